@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "engine/ops/op.h"
+#include "engine/pointwise/expression.h"
+
+namespace ren {
+
+// y_k[n,h,w,c] = expression_k(x_0, x_1, ...), every operand broadcast to `shape`'s extents
+// (a dimension of 1 repeats). Inputs: the expression's operands in order; then, when it draws
+// random numbers, Scalar::random_state. Outputs all have the broadcast shape of the operands.
+struct PointwiseAttributes final : Attributes {
+  explicit PointwiseAttributes(Expression e, std::vector<DType> output_types = {})
+      : expression(std::move(e)), types(std::move(output_types)) {}
+  Expression expression;
+  std::vector<DType> types;   // of the outputs; empty: all f32
+  std::string text() const override { return expression.text(); }
+};
+
+// The broadcast of all operand shapes; throws when two dimensions differ and neither is 1.
+Shape broadcast_shape(const Graph& graph, std::span<const TensorId> operands);
+
+}  // namespace ren
