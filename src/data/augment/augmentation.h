@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace ren::data {
+
+// How pictures are resized: Pillow's antialiased filters, bit for bit.
+enum class Filter { bilinear, bicubic };
+
+// What is done to one decoded picture on its way to the model's size. The same struct
+// describes training (random parts) and evaluation (none). Meanings and defaults are
+// torchvision's on PIL images; the random numbers are the engine's own.
+struct Augmentation {
+  enum class Mode {
+    none,                 // the picture must have the model's size already
+    random_resized_crop,  // RandomResizedCrop(size, scale, ratio)
+    resize_center_crop,   // Resize(resize_short), CenterCrop(size)
+    pad_crop              // RandomCrop(size, padding), black outside; other sizes are first
+                          // resized and centre-cropped to the model's
+  };
+
+  Mode mode = Mode::none;
+  Filter filter = Filter::bilinear;
+  int resize_short = 0;  // short side before the centre crop; 0 = 8/7 of the target's (256 for 224)
+  float min_scale = 0.08f, max_scale = 1.0f;              // share of the area that a crop covers
+  float min_ratio = 3.0f / 4.0f, max_ratio = 4.0f / 3.0f;  // width by height of a crop
+  int padding = 4;                                         // pad_crop
+  float flip = 0.0f;                                       // chance of a horizontal flip
+  // resize_center_crop leaves a picture that has the model's size already as it is.
+  bool keep_exact_size = true;
+
+  // True when two calls on one picture can differ.
+  bool is_random() const { return mode == Mode::random_resized_crop || mode == Mode::pad_crop || flip > 0; }
+
+  // Throws invalid_argument, naming the field, when a value is out of range.
+  void validate() const;
+
+  // One line that names every field that matters; equal text means equal treatment.
+  std::string text() const;
+
+  // The usual choices for a model's input size: up to 64 pixels a side pad_crop (by an eighth
+  // of the side), above random_resized_crop, each with flip 0.5.
+  static Augmentation train(int height, int width);
+  static Augmentation eval();
+};
+
+}  // namespace ren::data

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ren::data {
+
+// The files below a folder or inside an archive, listed once, sorted by the bytes of their
+// paths ('/' between folders, UTF-8). Hidden names (a leading dot) and __MACOSX are left out.
+class FileStore {
+ public:
+  virtual ~FileStore() = default;
+
+  const std::string& uri() const { return uri_; }
+  int64_t size() const { return int64_t(paths_.size()); }
+  const std::string& path(int64_t file) const { return paths_[size_t(file)]; }  // below the root
+  const std::vector<std::string>& folders() const { return folders_; }          // sorted, below the root
+
+  // For messages: what a user would type to find the file.
+  virtual std::string full_path(int64_t file) const = 0;
+
+  // Replaces `bytes` by the file's content. Callable from several threads at once.
+  // Throws io, not_found or invalid_data with the path.
+  virtual void read(int64_t file, std::string& bytes) const = 0;
+
+  // The first bytes only (at most `limit`), to recognise the content.
+  virtual std::string read_head(int64_t file, size_t limit) const = 0;
+
+ protected:
+  std::string uri_;
+  std::vector<std::string> paths_;
+  std::vector<std::string> folders_;
+};
+
+// A folder, a zip archive (recognised by content) or, for `allow_single_file`, one picture.
+// Throws not_found, io or invalid_data.
+std::shared_ptr<const FileStore> open_file_store(const std::string& uri, bool allow_single_file = false);
+
+}  // namespace ren::data
