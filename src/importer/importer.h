@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/ir/graph.h"
+
+// Reads an ONNX file as a forward graph that can be trained, and writes trained values back
+// into the same file.
+namespace ren::importer {
+
+struct ImportOptions {
+  // Globs ('*' and '?') on initializer names, stronger than every other evidence; a name that
+  // matches both is frozen. A glob that matches nothing is an error.
+  std::vector<std::string> train, freeze;
+  // Globs on the names of BatchNormalization nodes: normalise by the running statistics
+  // (frozen) or by the batch's, whatever the file says.
+  std::vector<std::string> train_norms, freeze_norms;
+};
+
+// The original file: everything that is in it, for export. Opaque here, so that nobody but
+// the importer sees protobuf.
+class OnnxFile;
+
+// What happened to one floating-point tensor of the file (an initializer or a Constant node).
+enum class TensorRole : uint8_t { parameter, buffer, constant, unused };
+const char* name_of(TensorRole role);
+
+struct ParameterInfo {
+  std::string name;                  // as in the file
+  std::vector<int64_t> onnx_shape;
+  Shape engine_shape;                // meaningful for parameters and buffers
+  TensorRole role = TensorRole::constant;
+  int32_t index = -1;                // in Graph::parameters or Graph::buffers
+  bool trained = false;
+  std::string reason;
+};
+
+// How a parameter's or buffer's values lie in the file and in the engine:
+// engine element i is the file's element source[i] (empty: the same order), where -1 means
+// that the file has no such element: the engine's value is `fill`.
+struct Layout {
+  std::string name;                  // the file's tensor
+  std::vector<int64_t> onnx_shape;
+  Shape engine_shape;
+  std::vector<int32_t> source;
+  bool scattered = false;            // engine elements share a file element (a broadcast parameter)
+};
+
+struct InputInfo {
+  std::string name;
+  int64_t channels = 0, height = 0, width = 0;
+};
+
+struct ImportedModel {
+  Graph graph;                       // forward; outputs are logits (a trailing softmax is left off, see notes)
+  std::vector<std::vector<float>> parameters;   // initial values in engine layout, by Graph::parameters
+  std::vector<std::vector<float>> buffers;      // by Graph::buffers
+  std::vector<Layout> parameter_layouts, buffer_layouts;
+  std::vector<ParameterInfo> tensors;           // every floating-point tensor of the file, in its order
+  InputInfo input;
+  bool dynamic_batch = false;
+  int64_t static_batch = 0;          // the file's batch when it is fixed
+  int64_t opset = 0, ir_version = 0;
+  std::string producer;
+  std::vector<std::string> notes, warnings;
+  std::shared_ptr<const OnnxFile> file;
+
+  // Between the engine's layout and the file's.
+  std::vector<float> to_onnx(int parameter, std::span<const float> engine) const;
+  std::vector<float> from_onnx(int parameter, std::span<const float> onnx) const;
+  const std::vector<int64_t>& onnx_shape(int parameter) const;
+};
+
+// Throws invalid_model, unsupported, not_found or io with every problem listed at once.
+ImportedModel import_model(const std::string& path, const ImportOptions& options = {});
+
+struct ExportOptions {
+  // Trained nodes take their inference form: BatchNormalization with one output and no
+  // training mode, no Dropout.
+  bool inference_form = false;
+};
+
+// Writes the original file with new values, by Graph::parameters and Graph::buffers in engine
+// layout; atomically, external data files beside it. What was written is read back and compared.
+// Returns notes for the user (an initializer that had to be added, for instance).
+std::vector<std::string> export_model(const ImportedModel& model, std::span<const std::vector<float>> parameters,
+                                      std::span<const std::vector<float>> buffers, const std::string& path,
+                                      const ExportOptions& options = {});
+
+}  // namespace ren::importer
