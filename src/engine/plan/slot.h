@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "engine/plan/memory_plan.h"
+
+namespace ren {
+
+constexpr uint64_t align_up(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// What a tensor of e elements occupies. A 32-bit slot is exactly twice a 16-bit one, so that
+// W and A stay 2:1; the 16 bytes let vector loads run past the end.
+constexpr uint64_t slot_bytes(DType type, uint64_t e) {
+  switch (size_of(type)) {
+    case 1: return align_up(e + 16);
+    case 2: return align_up(2 * e + 16);
+    default: return 2 * align_up(2 * e + 16);
+  }
+}
+
+// Elements a tensor has room for. Without channel padding its own. With it, what 16-bit kernels want:
+// 16-bit features and 8-bit masks C in multiples of 8, 16-bit images 4, FP32 its own; weights C and K
+// like the features they meet, in all families alike. `image`: the images, or a weight that meets them.
+uint64_t padded_elements(const Tensor& tensor, const PlanOptions& options, bool image = false);
+
+// Bytes of any tensor. Those of the input region lie as the host packs them for one upload, without slack.
+uint64_t tensor_bytes(const Tensor& tensor, const PlanOptions& options, bool image = false);
+
+}  // namespace ren
