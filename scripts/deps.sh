@@ -22,9 +22,9 @@ readonly packages=(
   # compiling
   g++ cmake ninja-build ccache pkg-config
   # the libraries
-  libfmt-dev nlohmann-json3-dev libspdlog-dev libcli11-dev
+  libfmt-dev nlohmann-json3-dev libcli11-dev
   libprotobuf-dev protobuf-compiler
-  libjpeg-dev libspng-dev libarchive-dev
+  libjpeg-dev libspng-dev libzip-dev
   # tests and benchmarks
   libgtest-dev libbenchmark-dev
   # fetching the wheels, drawing the quick start's pictures

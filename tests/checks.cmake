@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests that are not C++ programs: of the source tree, the header, the installed tree,
+# the scripts and the Python helper. A test that lacks something returns 77: skipped.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+find_program(BASH bash REQUIRED)
+
+# ren_check(NAME LABELS labels... [TIMEOUT seconds] COMMAND ...)
+function(ren_check name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;COMMAND" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
+endfunction()
+
+ren_check(architecture LABELS unit COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/architecture_test.py)
+ren_check(scripts LABELS unit COMMAND ${BASH} ${CMAKE_CURRENT_SOURCE_DIR}/scripts_test.sh)
+
+set(header ${CMAKE_SOURCE_DIR}/include/renaissance_c.h)
+if(EXISTS ${header})
+  set(strict -pedantic-errors -Wall -Wextra -Werror -fsyntax-only)
+  ren_check(header.c99 LABELS unit COMMAND ${CMAKE_C_COMPILER} -x c -std=c99 -Wstrict-prototypes ${strict} ${header})
+  foreach(standard 11 20)
+    ren_check(header.cxx${standard} LABELS unit
+              COMMAND ${CMAKE_CXX_COMPILER} -x c++ -std=c++${standard} ${strict} ${header})
+  endforeach()
+endif()
+
+# Not twice: the rest is about what a release build delivers.
+if(NOT REN_SANITIZE)
+  if(TARGET renaissance)
+    ren_check(install LABELS slow TIMEOUT 300
+              COMMAND ${BASH} ${CMAKE_CURRENT_SOURCE_DIR}/install/install_test.sh ${CMAKE_BINARY_DIR})
+  endif()
+  ren_check(quickstart.data LABELS slow
+            COMMAND ${BASH} ${CMAKE_CURRENT_SOURCE_DIR}/quickstart/data_test.sh)
+  ren_check(quickstart.linear LABELS slow TIMEOUT 300
+            COMMAND ${BASH} ${CMAKE_CURRENT_SOURCE_DIR}/quickstart/linear_test.sh ${CMAKE_BINARY_DIR})
+  ren_check(python LABELS slow TIMEOUT 900
+            COMMAND ${BASH} ${CMAKE_SOURCE_DIR}/bindings/python/tests/run.sh)
+endif()
