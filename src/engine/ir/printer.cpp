@@ -5,7 +5,7 @@
 namespace ren {
 namespace {
 
-std::string reference(const Graph& graph, TensorId id) {
+std::string reference(TensorId id) {
   if (id == kNoTensor) return "-";
   return fmt::format("%{}", id);
 }
@@ -43,13 +43,13 @@ std::string to_string(const Graph& graph) {
       out += fmt::format("{}{}", i == 0 ? " " : ", ", declaration(graph, node.outputs[i]));
     out += fmt::format(" = {}(", name_of(node.op));
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      out += fmt::format("{}{}", i == 0 ? "" : ", ", reference(graph, node.inputs[i]));
+      out += fmt::format("{}{}", i == 0 ? "" : ", ", reference(node.inputs[i]));
     out += ")";
     if (node.attributes) out += fmt::format(" {{{}}}", node.attributes->text());
     if (!node.name.empty()) out += fmt::format("  # {}", node.name);
     out += "\n";
   }
-  for (const GraphOutput& o : graph.outputs) out += fmt::format("output {} {}\n", o.name, reference(graph, o.value));
+  for (const GraphOutput& o : graph.outputs) out += fmt::format("output {} {}\n", o.name, reference(o.value));
   return out;
 }
 

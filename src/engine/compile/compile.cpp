@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/compile/compile.h"
+
+#include "engine/base/status.h"
+#include "engine/compile/passes/passes.h"
+
+namespace ren {
+namespace {
+
+struct Pass {
+  const char* name;
+  void (*run)(Graph&, const PassContext&);
+};
+
+// The whole way from an imported graph to a program. Passes that don't apply to a role or a
+// precision return at once.
+constexpr Pass kPasses[] = {
+    {"rebatch", rebatch},   {"infer_mode", infer_mode}, {"attach_input", attach_input},
+    {"attach_loss", attach_loss}, {"autodiff", autodiff},     {"lower", lower},
+    {"amp", amp},           {"fuse", fuse},             {"update", update},
+};
+
+}  // namespace
+
+const char* name_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return "fp32";
+    case Precision::fp16: return "fp16";
+    case Precision::bf16: return "bf16";
+  }
+  return "?";
+}
+
+Graph compile_variant(const Graph& forward, const TrainingSpec& spec, const VariantSpec& variant,
+                      const PassObserver& observer) {
+  Graph graph = forward;
+  const PassContext context{spec, variant};
+  for (const Pass& pass : kPasses) {
+    pass.run(graph, context);
+    verify(graph, pass.name);
+    if (observer) observer(pass.name, graph);
+  }
+  return graph;
+}
+
+Graph with_batch(const Graph& forward, int64_t batch) {
+  Graph graph = forward;
+  const TrainingSpec spec;
+  const VariantSpec variant{Role::predict, batch};
+  rebatch(graph, {spec, variant});
+  return graph;
+}
+
+}  // namespace ren

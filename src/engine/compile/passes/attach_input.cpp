@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/base/status.h"
+#include "engine/compile/passes/passes.h"
+#include "engine/ops/load_batch/load_batch.h"
+
+namespace ren {
+namespace {
+
+// Labels are one a row of the first output that carries a loss.
+Shape label_shape(const Graph& graph, const LossSpec& loss) {
+  TensorId logits = graph.outputs.empty() ? kNoTensor : graph.outputs[0].value;
+  for (const GraphOutput& o : graph.outputs)
+    if (!loss.outputs.empty() && o.name == loss.outputs[0].output) logits = o.value;
+  require(logits != kNoTensor, "the graph has no output");
+  Shape shape = graph.at(logits).shape;
+  shape.c = 1;
+  return shape;
+}
+
+}  // namespace
+
+void attach_input(Graph& graph, const PassContext& context) {
+  GraphBuilder builder(graph);
+  builder.add_scalars();
+  const bool labels = context.variant.role != Role::predict;
+  const Shape images = graph.at(graph.input).shape;
+  Node node;
+  node.op = Op::load_batch;
+  node.name = "load_batch";
+  for (int slot = 0; slot < 2; ++slot) {
+    const auto input = [&](const char* what, TensorType type) {
+      node.inputs.push_back(builder.tensor(fmt::format("slot{}/{}", slot, what), type, Region::I));
+    };
+    input("record", {{1, 1, 1, kStepRecordBytes}, DType::u8});
+    if (labels) {
+      input("labels", {label_shape(graph, context.spec.loss), DType::i32});
+    } else {
+      node.inputs.push_back(kNoTensor);
+    }
+    input("images", {images, context.spec.input.image_type});
+  }
+  node.inputs.push_back(graph.scalar(Scalar::step));
+  node.outputs.push_back(graph.input);
+  node.outputs.push_back(labels ? builder.tensor("labels", {label_shape(graph, context.spec.loss), DType::i32}) : kNoTensor);
+  for (int i = 0; i < kScalarCount; ++i)
+    if (kScalars[i].source == ScalarSource::record) node.outputs.push_back(graph.scalars[size_t(i)]);
+
+  auto attributes = std::make_shared<LoadBatchAttributes>();
+  attributes->mean = context.spec.input.mean;
+  attributes->scale = context.spec.input.scale;
+  attributes->mean.resize(size_t(images.c), 0.0f);
+  attributes->scale.resize(size_t(images.c), 1.0f);
+  node.attributes = std::move(attributes);
+  graph.nodes.insert(graph.nodes.begin(), std::move(node));
+}
+
+}  // namespace ren

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "engine/base/status.h"
+#include "engine/compile/passes/passes.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace ren {
+namespace {
+
+// Bounds on a fused expression: beyond them kernels spill and lifetimes grow for little.
+constexpr size_t kMaxOperands = 12;
+constexpr int kMaxPrims = 120;
+// What evaluating one expensive primitive costs, in bytes moved at memory speed.
+constexpr int64_t kHeavyPrimBytes = 8;
+
+bool is_heavy(Prim prim) {
+  switch (prim) {
+    case Prim::exp:
+    case Prim::log:
+    case Prim::tanh:
+    case Prim::erf:
+    case Prim::sigmoid:
+    case Prim::softplus:
+    case Prim::uniform: return true;
+    default: return false;
+  }
+}
+
+bool takes_expression(const Node& node) { return node.op == Op::pointwise || node.op == Op::reduce; }
+
+const Expression& expression_of(const Node& node) {
+  return node.op == Op::pointwise ? node.as<PointwiseAttributes>().expression : node.as<ReduceAttributes>().expression;
+}
+
+// The operands of the expression, without the random state behind them.
+std::span<const TensorId> operands_of(const Node& node) {
+  return std::span(node.inputs).first(size_t(expression_of(node).inputs));
+}
+
+// What reading a value would take if it were not stored.
+struct Definition {
+  size_t node = 0, output = 0;
+  bool stored = true;
+  std::set<TensorId> leaves;      // the stored tensors that its expression reads
+  int prims = 0;
+  int64_t heavy = 0;
+};
+
+// A pointwise value is stored when something other than an expression reads it, or when its
+// readers would move more bytes recomputing it than storing costs; else it becomes part of each
+// reader's expression.
+class Fuse {
+ public:
+  explicit Fuse(Graph& graph) : graph_(graph) {}
+
+  void run() {
+    remove_dead_nodes(graph_);
+    gather();
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      if (graph_.nodes[i].op == Op::pointwise) decide(i);
+    for (const Node& node : graph_.nodes)
+      if (takes_expression(node)) rebuild(node);
+    apply();
+    remove_dead_nodes(graph_);
+  }
+
+ private:
+  int64_t bytes(TensorId id) const { return graph_.at(id).shape.elements() * int64_t(size_of(graph_.at(id).dtype)); }
+
+  int64_t bytes(const std::set<TensorId>& ids, const std::set<TensorId>& without) const {
+    int64_t sum = 0;
+    for (const TensorId id : ids)
+      if (without.count(id) == 0) sum += bytes(id);
+    return sum;
+  }
+
+  void gather() {
+    pinned_.assign(graph_.tensors.size(), false);
+    readers_.resize(graph_.tensors.size());
+    for (const GraphOutput& o : graph_.outputs) pin(o.value);
+    for (const Tensor& t : graph_.tensors)
+      if (t.alias_of != kNoTensor) pinned_[size_t(t.alias_of)] = true;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      const std::optional<Shape> full = takes_expression(node) ? std::optional(broadcast_shape(graph_, operands_of(node)))
+                                                               : std::nullopt;
+      for (const TensorId id : node.inputs) {
+        if (id == kNoTensor) continue;
+        // A narrow operand is cheap to store and dear to recompute for every element.
+        if (!full || graph_.at(id).shape != *full) pin(id);
+        if (readers_[size_t(id)].empty() || readers_[size_t(id)].back() != i) readers_[size_t(id)].push_back(i);
+      }
+    }
+  }
+
+  void pin(TensorId id) { pinned_[size_t(graph_.storage(id))] = true; }
+
+  bool inlined(TensorId id) const {
+    const auto it = definitions_.find(id);
+    return it != definitions_.end() && !it->second.stored;
+  }
+
+  std::set<TensorId> leaves_of(const Node& node) const {
+    std::set<TensorId> leaves;
+    for (const TensorId id : operands_of(node)) {
+      if (inlined(id)) {
+        const auto& more = definitions_.at(id).leaves;
+        leaves.insert(more.begin(), more.end());
+      } else {
+        leaves.insert(id);
+      }
+    }
+    return leaves;
+  }
+
+  void decide(size_t index) {
+    const Node& node = graph_.nodes[index];
+    Definition d;
+    d.node = index;
+    d.leaves = leaves_of(node);
+    for (const ExprNode& e : expression_of(node).nodes) {
+      d.prims += e.prim != Prim::input && e.prim != Prim::constant;
+      d.heavy += is_heavy(e.prim);
+    }
+    for (const TensorId id : operands_of(node)) {
+      if (!inlined(id)) continue;
+      d.prims += definitions_.at(id).prims;
+      d.heavy += definitions_.at(id).heavy;
+    }
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      const TensorId id = node.outputs[k];
+      if (id == kNoTensor) continue;
+      d.output = k;
+      d.stored = must_store(id, d) || !cheaper_inlined(id, d);
+      definitions_[id] = d;
+    }
+  }
+
+  bool must_store(TensorId id, const Definition& d) const {
+    const Tensor& t = graph_.at(id);
+    return pinned_[size_t(id)] || t.keep || t.region != Region::F || readers_[size_t(id)].empty() ||
+           d.leaves.size() > kMaxOperands || d.prims > kMaxPrims;
+  }
+
+  bool cheaper_inlined(TensorId id, const Definition& d) const {
+    const std::vector<size_t>& readers = readers_[size_t(id)];
+    const int64_t k = int64_t(readers.size());
+    const int64_t compute = d.heavy * kHeavyPrimBytes * graph_.at(id).shape.elements();
+    const int64_t stored = bytes(id) * (1 + k) + bytes(d.leaves, {}) + compute;
+    int64_t recomputed = k * compute;
+    for (const size_t reader : readers) {
+      const std::set<TensorId> others = leaves_of(graph_.nodes[reader]);
+      std::set<TensorId> joined = others;
+      joined.insert(d.leaves.begin(), d.leaves.end());
+      if (joined.size() > kMaxOperands + 1) return false;   // + 1: `id` itself is still among them
+      recomputed += bytes(d.leaves, others);
+    }
+    return recomputed <= stored;
+  }
+
+  // Gives a node the expression over stored tensors that its own and all inlined ones make.
+  class Rebuilder {
+   public:
+    explicit Rebuilder(const Fuse& owner) : owner_(owner) {}
+
+    Value value(TensorId id) {
+      const auto seen = values_.find(id);
+      if (seen != values_.end()) return seen->second;
+      Value v;
+      if (owner_.inlined(id)) {
+        const Definition& d = owner_.definitions_.at(id);
+        v = outputs(owner_.graph_.nodes[d.node])[d.output];
+      } else {
+        operands_.push_back(id);
+        v = builder_.input(int(operands_.size()) - 1);
+      }
+      return values_[id] = v;
+    }
+
+    // An inlined 16-bit value is not rounded: its readers see it in FP32.
+    std::vector<Value> outputs(const Node& node) {
+      std::vector<Value> arguments;
+      for (const TensorId id : operands_of(node)) arguments.push_back(value(id));
+      return builder_.inline_expression(expression_of(node), arguments);
+    }
+
+    Expression finish(const std::vector<Value>& results, std::vector<TensorId>& operands) {
+      const Expression whole = builder_.finish(results, int(operands_.size()));
+      std::vector<int32_t> kept;
+      Expression compact = compact_inputs(whole, kept);
+      operands.clear();
+      for (const int32_t i : kept) operands.push_back(operands_[size_t(i)]);
+      return compact;
+    }
+
+   private:
+    const Fuse& owner_;
+    ExpressionBuilder builder_;
+    std::vector<TensorId> operands_;
+    std::map<TensorId, Value> values_;
+  };
+
+  struct Rebuilt {
+    std::vector<TensorId> inputs, outputs;
+    AttributesPtr attributes;
+  };
+
+  // Expressions are made from the graph as it was, so that the order doesn't matter; apply()
+  // puts them in.
+  void rebuild(const Node& node) {
+    bool changes = false;
+    for (const TensorId id : operands_of(node)) changes |= inlined(id);
+    for (const TensorId id : node.outputs) changes |= id != kNoTensor && inlined(id);
+    if (!changes) return;
+    Rebuilder rebuilder(*this);
+    const std::vector<Value> all = rebuilder.outputs(node);
+    std::vector<Value> results;
+    std::vector<TensorId> outputs;
+    std::vector<DType> types;
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      const TensorId id = node.outputs[k];
+      if (id == kNoTensor || inlined(id)) continue;
+      results.push_back(all[k]);
+      outputs.push_back(id);
+      types.push_back(graph_.at(id).dtype);
+    }
+    if (outputs.empty()) return;   // dead now; other expressions still read it while they are rebuilt
+    Rebuilt r;
+    r.outputs = std::move(outputs);
+    Expression expression = rebuilder.finish(results, r.inputs);
+    const Shape before = broadcast_shape(graph_, operands_of(node));
+    if (r.inputs.empty() || broadcast_shape(graph_, r.inputs) != before) return;   // keep: a constant swallowed the shape
+    if (expression.uses_random()) r.inputs.push_back(graph_.scalar(Scalar::random_state));
+    if (node.op == Op::pointwise) {
+      r.attributes = std::make_shared<PointwiseAttributes>(std::move(expression), std::move(types));
+    } else {
+      const auto& old = node.as<ReduceAttributes>();
+      r.attributes = std::make_shared<ReduceAttributes>(std::move(expression), old.kind, old.n, old.h, old.w, old.c);
+    }
+    rebuilt_[&node - graph_.nodes.data()] = std::move(r);
+  }
+
+  void apply() {
+    for (auto& [index, r] : rebuilt_) {
+      Node& node = graph_.nodes[size_t(index)];
+      node.inputs = std::move(r.inputs);
+      node.outputs = std::move(r.outputs);
+      node.attributes = std::move(r.attributes);
+    }
+  }
+
+  Graph& graph_;
+  std::vector<bool> pinned_;
+  std::vector<std::vector<size_t>> readers_;
+  std::map<TensorId, Definition> definitions_;
+  std::map<std::ptrdiff_t, Rebuilt> rebuilt_;
+};
+
+}  // namespace
+
+void fuse(Graph& graph, const PassContext&) { Fuse(graph).run(); }
+
+}  // namespace ren

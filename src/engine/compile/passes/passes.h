@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "engine/compile/spec.h"
+#include "engine/ir/graph.h"
+
+namespace ren {
+
+struct PassContext {
+  const TrainingSpec& spec;
+  const VariantSpec& variant;
+  bool training() const { return variant.role == Role::step || variant.role == Role::accumulate; }
+};
+
+// Sets every node's shapes for the variant's batch.
+void rebatch(Graph& graph, const PassContext& context);
+// Turns normalisations and dropout into their inference form; evaluation and prediction only.
+void infer_mode(Graph& graph, const PassContext& context);
+// Puts load_batch in front: images and labels from the input slots, scalars from the record.
+void attach_input(Graph& graph, const PassContext& context);
+// Adds the losses, or keeps the outputs for prediction.
+void attach_loss(Graph& graph, const PassContext& context);
+// Appends the backward nodes; gradients of trained parameters land in G.
+void autodiff(Graph& graph, const PassContext& context);
+// Splits composite normalisations into statistics and one pointwise expression.
+void lower(Graph& graph, const PassContext& context);
+// 16-bit features and weights' copies for the mixed precisions.
+void amp(Graph& graph, const PassContext& context);
+// Inlines pointwise expressions into the pointwise and reduce nodes that read them, and drops
+// what nobody reads.
+void fuse(Graph& graph, const PassContext& context);
+// Appends the range operations that end a step.
+void update(Graph& graph, const PassContext& context);
+
+// Removes nodes of which no output is read, kept or outside F and T.
+void remove_dead_nodes(Graph& graph);
+
+}  // namespace ren

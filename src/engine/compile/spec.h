@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/plan/memory_plan.h"
+
+namespace ren {
+
+enum class Precision : uint8_t { fp32, fp16, bf16 };
+const char* name_of(Precision precision);
+constexpr DType compute_type(Precision precision) {
+  return precision == Precision::fp16 ? DType::f16 : precision == Precision::bf16 ? DType::bf16 : DType::f32;
+}
+
+// How images reach the network: (pixel - mean[c]) * scale[c]. Empty: as they are.
+struct InputSpec {
+  DType image_type = DType::u8;      // what the batch source delivers
+  std::vector<float> mean, scale;    // in the source's units (0..255 for u8)
+};
+
+struct OutputLoss {
+  std::string output;                // the ONNX output's name
+  float weight = 1.0f;
+};
+
+// Cross entropy of one or several outputs, weighted and summed.
+struct LossSpec {
+  std::vector<OutputLoss> outputs;   // empty: the first output with weight 1
+  float label_smoothing = 0.0f;
+  int32_t ignore_index = -100;
+};
+
+enum class OptimizerKind : uint8_t { sgd, lars };
+
+struct OptimizerSpec {
+  OptimizerKind kind = OptimizerKind::sgd;
+  bool momentum = true;              // false: no M region at all
+  bool nesterov = false;
+  bool ema = false;
+};
+
+struct LossScaleSpec {
+  float initial = 65536.0f, growth = 2.0f, backoff = 0.5f, floor = 1.0f;
+  int32_t growth_interval = 2000;
+};
+
+// What all variants of one training share.
+struct TrainingSpec {
+  Precision precision = Precision::fp32;
+  InputSpec input;
+  LossSpec loss;
+  OptimizerSpec optimizer;
+  LossScaleSpec loss_scale;
+};
+
+// One program to compile: what it does and for which batch.
+struct VariantSpec {
+  Role role = Role::step;
+  int64_t batch = 1;
+};
+
+}  // namespace ren
