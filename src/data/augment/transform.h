@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "data/augment/augmentation.h"
+#include "data/augment/resize.h"
+#include "data/decode/image.h"
+#include "engine/base/rng.h"
+
+namespace ren::data {
+
+struct CropRect {
+  int left = 0, top = 0, width = 0, height = 0;
+};
+
+// torchvision's RandomResizedCrop.get_params with this stream's numbers: up to ten tries of
+// an area and a log-uniform ratio, then the largest centre crop within the ratios.
+CropRect random_resized_crop(int width, int height, const Augmentation& augmentation, RandomStream& random);
+
+// The size that torchvision's Resize(short) gives.
+void short_side_size(int width, int height, int short_side, int& new_width, int& new_height);
+
+// Where torchvision's CenterCrop(crop) begins on an axis; negative = black before the picture.
+int center_offset(int size, int crop);
+
+// Takes a decoded picture to the model's input in two stages, so that the first, which draws
+// no random number, can be kept for later epochs. One a thread.
+class Transformer {
+ public:
+  Transformer(const Augmentation& augmentation, int height, int width, int channels);
+
+  // The deterministic stage; the result is `decoded` itself or memory of this object, valid
+  // until the next call. Throws invalid_data when the mode can't take the picture's size.
+  const Image& prepare(const Image& decoded);
+
+  // The random stage: writes height * width * channels bytes. Always draws the same count of
+  // numbers from a stream for the same picture and stream.
+  void finish(const Image& prepared, RandomStream& random, uint8_t* out);
+
+ private:
+  const Image& fit(const Image& decoded, int short_side);
+  void pad_crop(const Image& prepared, RandomStream& random, uint8_t* out) const;
+
+  Augmentation augmentation_;
+  int height_, width_, channels_;
+  Resizer resizer_;
+  Image resized_, fitted_;
+};
+
+}  // namespace ren::data

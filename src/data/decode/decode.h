@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "data/decode/image.h"
+
+namespace ren::data {
+
+enum class Format { unknown, empty, jpeg, png, gif, webp, bmp, tiff, heif, jpeg2000 };
+
+constexpr size_t kFormatHeadBytes = 16;  // what recognise_format looks at
+
+// By content: file names lie.
+Format recognise_format(std::string_view head);
+const char* name_of(Format format);
+inline bool is_decodable(Format format) { return format == Format::jpeg || format == Format::png; }
+
+struct DecodeOptions {
+  int channels = 3;                   // 3 = RGB, 1 = gray (Pillow's L of the RGB picture)
+  bool tolerate_damage = false;       // keep what could be decoded; the rest is gray (JPEG) or black (PNG)
+  int64_t max_pixels = 178'956'970;   // larger ones are refused, as Pillow does
+};
+
+struct DecodeResult {
+  int warnings = 0;        // of the JPEG decoder: damage that Pillow passes over as well
+  bool truncated = false;  // only with tolerate_damage
+};
+
+// Decodes JPEG and PNG to bytes that equal Pillow's convert("RGB") or convert("L"), except
+// that 16-bit gray keeps its high byte (Pillow's clamps). Keeps buffers from call to call;
+// one a thread.
+class Decoder {
+ public:
+  Decoder();
+  ~Decoder();
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  // Throws invalid_data or unsupported, saying what is wrong but not with which file;
+  // `image` is then undefined.
+  DecodeResult decode(std::string_view bytes, const DecodeOptions& options, Image& image);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ren::data

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csetjmp>
+#include <cstdio>
+#include <vector>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+#include "data/decode/formats.h"
+#include "engine/base/status.h"
+
+namespace ren::data {
+namespace {
+
+constexpr int kMostScans = 500;  // a few bytes a scan can cost seconds each
+
+enum class Outcome { done, failed, truncated, twelve_bit, too_many_scans };
+
+// libjpeg's error manager with what a failure needs. libjpeg is C: it leaves by longjmp,
+// so the functions that it may leave hold no object with a destructor.
+struct ErrorManager {
+  jpeg_error_mgr base;
+  std::jmp_buf escape;
+  Outcome outcome;
+  bool truncated;
+  bool tolerate;
+  char message[JMSG_LENGTH_MAX];
+};
+
+ErrorManager& manager_of(j_common_ptr info) { return *reinterpret_cast<ErrorManager*>(info->err); }
+
+[[noreturn]] void leave(ErrorManager& manager, Outcome outcome) {
+  manager.outcome = outcome;
+  std::longjmp(manager.escape, 1);
+}
+
+void on_error(j_common_ptr info) {
+  ErrorManager& manager = manager_of(info);
+  info->err->format_message(info, manager.message);
+  leave(manager, info->err->msg_code == JERR_BAD_PRECISION ? Outcome::twelve_bit : Outcome::failed);
+}
+
+// level -1 is a warning: corrupt data that the decoder went on after.
+void on_message(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  ErrorManager& manager = manager_of(info);
+  ++info->err->num_warnings;
+  if (info->err->msg_code != JWRN_JPEG_EOF) return;
+  manager.truncated = true;
+  if (!manager.tolerate) leave(manager, Outcome::truncated);
+}
+
+void no_output(j_common_ptr) {}
+
+void on_progress(j_common_ptr info) {
+  const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
+  if (decompress->input_scan_number > kMostScans) leave(manager_of(info), Outcome::too_many_scans);
+}
+
+// Adobe's inverted CMYK, as Pillow reads and converts it.
+void cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb, int width) {
+  for (int x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
+    const int k = cmyk[3];
+    for (int c = 0; c < 3; ++c) {
+      const int product = (255 - cmyk[c]) * k + 128;
+      rgb[c] = uint8_t(std::max(0, k - (((product >> 8) + product) >> 8)));
+    }
+  }
+}
+
+}  // namespace
+
+struct JpegDecoder::State {
+  jpeg_decompress_struct info{};
+  ErrorManager errors{};
+  jpeg_progress_mgr progress{};
+  bool created = false;
+  std::vector<uint8_t> row;  // one row as libjpeg gives it, where it isn't the image's
+
+  void create();
+  Outcome read_header(std::string_view bytes);
+  Outcome read_rows(Image& image);
+  void convert_row(const uint8_t* from, uint8_t* to, int channels) const;
+  [[noreturn]] void fail_decode(Outcome outcome);
+};
+
+void JpegDecoder::State::create() {
+  info.err = jpeg_std_error(&errors.base);
+  errors.base.error_exit = on_error;
+  errors.base.emit_message = on_message;
+  errors.base.output_message = no_output;
+  progress.progress_monitor = on_progress;
+  errors.outcome = Outcome::done;
+  if (setjmp(errors.escape) != 0) return;
+  jpeg_create_decompress(&info);
+  info.progress = &progress;
+  created = true;
+}
+
+Outcome JpegDecoder::State::read_header(std::string_view bytes) {
+  if (setjmp(errors.escape) != 0) return errors.outcome;
+  jpeg_abort_decompress(&info);  // whatever the picture before left
+  info.err->reset_error_mgr(reinterpret_cast<j_common_ptr>(&info));
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  jpeg_read_header(&info, TRUE);
+  return Outcome::done;
+}
+
+Outcome JpegDecoder::State::read_rows(Image& image) {
+  if (setjmp(errors.escape) != 0) return errors.outcome;
+  jpeg_start_decompress(&info);
+  const bool direct = info.output_components == image.channels();
+  while (info.output_scanline < info.output_height) {
+    const int y = int(info.output_scanline);
+    JSAMPROW target = direct ? image.row(y) : row.data();
+    jpeg_read_scanlines(&info, &target, 1);
+    if (!direct) convert_row(row.data(), image.row(y), image.channels());
+  }
+  jpeg_finish_decompress(&info);
+  return Outcome::done;
+}
+
+void JpegDecoder::State::convert_row(const uint8_t* from, uint8_t* to, int channels) const {
+  const int width = int(info.output_width);
+  if (info.out_color_space != JCS_CMYK) return rgb_to_gray(from, to, width);
+  if (channels == 3) return cmyk_to_rgb(from, to, width);
+  for (int x = 0; x < width; ++x) {
+    uint8_t rgb[3];
+    cmyk_to_rgb(from + 4 * x, rgb, 1);
+    to[x] = luma(rgb[0], rgb[1], rgb[2]);
+  }
+}
+
+void JpegDecoder::State::fail_decode(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::truncated: fail(StatusCode::invalid_data, "the JPEG file is truncated");
+    case Outcome::twelve_bit: fail(StatusCode::unsupported, "the JPEG file isn't an 8-bit one ({})", errors.message);
+    case Outcome::too_many_scans:
+      fail(StatusCode::invalid_data, "the JPEG file has more than {} scans", kMostScans);
+    default: fail(StatusCode::invalid_data, "the JPEG file is damaged: {}", errors.message);
+  }
+}
+
+JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {}
+
+JpegDecoder::~JpegDecoder() {
+  if (state_->created) jpeg_destroy_decompress(&state_->info);
+}
+
+DecodeResult JpegDecoder::decode(std::string_view bytes, const DecodeOptions& options, Image& image) {
+  State& s = *state_;
+  if (!s.created) s.create();
+  if (!s.created) fail(StatusCode::out_of_memory, "the JPEG decoder can't be created: {}", s.errors.message);
+  s.errors.truncated = false;
+  s.errors.tolerate = options.tolerate_damage;
+  if (const Outcome outcome = s.read_header(bytes); outcome != Outcome::done) s.fail_decode(outcome);
+  check_size(s.info.image_width, s.info.image_height, options);
+  if (s.info.num_components == 2 || s.info.num_components > 4)
+    fail(StatusCode::unsupported, "the JPEG file has {} colour components", s.info.num_components);
+
+  s.info.dct_method = JDCT_ISLOW;
+  s.info.do_fancy_upsampling = TRUE;
+  const bool four = s.info.num_components == 4;
+  // A gray picture is asked for as gray where gray is wanted: the luma of (v, v, v) is v.
+  const bool gray = s.info.num_components == 1 && options.channels == 1;
+  s.info.out_color_space = four ? JCS_CMYK : gray ? JCS_GRAYSCALE : JCS_RGB;
+  image.resize(int(s.info.image_width), int(s.info.image_height), options.channels);
+  s.row.resize(size_t(s.info.image_width) * 4);
+  if (const Outcome outcome = s.read_rows(image); outcome != Outcome::done) s.fail_decode(outcome);
+  return {int(s.info.err->num_warnings), s.errors.truncated};
+}
+
+}  // namespace ren::data

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/loader/sample_maker.h"
+
+namespace ren::data {
+
+// A ring of batch slots that worker threads fill in the order of the stream, a few samples
+// at a time. The stream goes on into the next epoch by itself, so the first batch of an
+// epoch is there when the trainer asks for it; start_epoch() for anything else discards
+// what was made ahead.
+class BatchLoader final : public Loader {
+ public:
+  BatchLoader(const Split& split, const LoaderOptions& options);
+  ~BatchLoader() override;
+
+  const Description& description() const override { return description_; }
+  void use_allocator(HostAllocator& allocator) override;
+  int64_t batches_per_epoch() const override { return batches_; }
+  void start_epoch(int64_t epoch, int64_t first_batch) override;
+  bool next(BatchView& view) override;
+  void request_stop() noexcept override;
+  LoaderReport report() const override;
+
+ private:
+  using Order = std::shared_ptr<const std::vector<uint32_t>>;  // null = in sequence
+
+  struct Slot {
+    void* memory = nullptr;
+    uint8_t* images = nullptr;
+    int32_t* labels = nullptr;
+    int64_t epoch = 0, batch = 0;
+    BatchRange range;
+    Order order;
+    int64_t handed = 0, done = 0;  // samples given to workers, samples finished
+    int64_t error_at = 0;          // the first sample that failed
+    std::exception_ptr error;
+    int64_t given = 0;             // the call of next() that gave it out
+  };
+  struct Task {
+    Slot* slot = nullptr;
+    int64_t begin = 0, end = 0;  // samples of the batch
+    uint64_t generation = 0;
+  };
+
+  void describe();
+  void allocate_slots();
+  void start_threads();
+  void work() noexcept;
+  bool take(Task& task);
+  bool schedule();
+  void run(const Task& task, std::unique_ptr<SampleMaker>& maker) noexcept;
+  void fail_stream(const std::exception_ptr& error);
+  void note_error(Slot& slot, int64_t sample, std::exception_ptr error);
+  void discard_ahead(std::unique_lock<std::mutex>& lock);
+  void release_held(int64_t up_to_call);
+  int64_t keyed_epoch(int64_t epoch) const { return depends_on_epoch_ ? epoch : 0; }
+  bool is_ready(const Slot& slot) const { return slot.done == slot.range.count; }
+
+  SampleSet samples_;
+  Description description_;
+  int64_t batches_ = 0;
+  int64_t chunk_ = 1;
+  int thread_count_ = 1;
+  bool depends_on_epoch_ = false;
+  size_t image_bytes_ = 0;  // of one sample
+
+  HostAllocator* allocator_ = nullptr;
+  std::vector<Slot> slots_;
+  std::vector<std::thread> threads_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_, ready_, idle_;
+  // Under the mutex:
+  std::vector<Slot*> free_;
+  std::deque<Slot*> queue_;  // being filled or full, in the stream's order
+  std::deque<Slot*> held_;   // given out, oldest first
+  int64_t schedule_epoch_ = 0, schedule_batch_ = 0;  // the next batch to be begun
+  Order order_;
+  int64_t order_epoch_ = -1;
+  int64_t epoch_ = -1, batch_ = 0;  // the next batch to be given out; epoch -1: none begun
+  int64_t calls_ = 0;
+  int in_flight_ = 0;
+  std::exception_ptr stream_error_;
+  bool paused_ = true, closing_ = false;
+  std::atomic<uint64_t> generation_{0};  // changes when what was made ahead is discarded
+  std::atomic<bool> stopped_{false};
+};
+
+}  // namespace ren::data

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/loader/sample_maker.h"
+
+#include <cstring>
+
+#include "data/loader/purpose.h"
+#include "data/source/stores.h"
+#include "engine/base/status.h"
+
+namespace ren::data {
+namespace {
+
+constexpr size_t kMostMessages = 100;
+
+int64_t cost_of(const Image& picture) { return int64_t(picture.bytes() + kImagePadding + sizeof(Image)); }
+
+std::vector<std::string> values_of(const std::map<int64_t, std::string>& texts) {
+  std::vector<std::string> out;
+  for (const auto& [sample, text] : texts) out.push_back(text);
+  return out;
+}
+
+}  // namespace
+
+PictureCache::PictureCache(int64_t samples, int64_t most_bytes)
+    : pictures_(most_bytes > 0 ? size_t(samples) : 0), most_bytes_(most_bytes) {}
+
+PictureCache::~PictureCache() {
+  for (std::atomic<Image*>& picture : pictures_) delete picture.load();
+}
+
+const Image* PictureCache::find(int64_t sample) const {
+  return pictures_.empty() ? nullptr : pictures_[size_t(sample)].load(std::memory_order_acquire);
+}
+
+void PictureCache::offer(int64_t sample, const Image& picture) {
+  if (pictures_.empty()) return;
+  const int64_t cost = cost_of(picture);
+  if (bytes_.fetch_add(cost) + cost > most_bytes_) {
+    bytes_.fetch_sub(cost);
+    return;
+  }
+  auto copy = std::make_unique<Image>(picture.width(), picture.height(), picture.channels());
+  std::memcpy(copy->data(), picture.data(), picture.bytes());
+  Image* expected = nullptr;
+  if (pictures_[size_t(sample)].compare_exchange_strong(expected, copy.get(), std::memory_order_acq_rel)) {
+    copy.release();
+    images_.fetch_add(1);
+  } else {
+    bytes_.fetch_sub(cost);
+  }
+}
+
+void FileLog::add_bad(int64_t sample, const std::string& message) { add(sample, kBad, message, bad_count_, bad_); }
+
+void FileLog::add_damaged(int64_t sample, const std::string& path) {
+  add(sample, kDamaged, path, damaged_count_, damaged_);
+}
+
+// Of too many, those of the lowest samples stay: what is reported must not depend on timing.
+void FileLog::add(int64_t sample, uint8_t kind, const std::string& text, int64_t& count,
+                  std::map<int64_t, std::string>& texts) {
+  const std::lock_guard lock(mutex_);
+  if ((known_[size_t(sample)].fetch_or(kind) & kind) != 0) return;
+  ++count;
+  texts.emplace(sample, text);
+  if (texts.size() > kMostMessages) texts.erase(std::prev(texts.end()));
+}
+
+void FileLog::fill(LoaderReport& report) const {
+  const std::lock_guard lock(mutex_);
+  report.bad_files = bad_count_;
+  report.bad = values_of(bad_);
+  report.damaged_files = damaged_count_;
+  report.damaged = values_of(damaged_);
+}
+
+SampleMaker::SampleMaker(SampleSet& samples)
+    : samples_(samples),
+      transformer_(samples.options.augmentation, int(samples.options.height), int(samples.options.width),
+                   int(samples.options.channels)) {}
+
+void SampleMaker::make(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels,
+                       int32_t& label) {
+  const int64_t total = samples_.split.size();
+  const auto sample_at = [&](int64_t p) { return order != nullptr ? int64_t{(*order)[size_t(p)]} : p; };
+  int64_t sample = sample_at(position);
+  const Image* picture = nullptr;
+  if (samples_.options.bad_files == BadFiles::skip) {
+    for (int64_t step = 0; step < total && picture == nullptr; ++step) {
+      sample = sample_at((position + step) % total);
+      picture = good_picture(sample);
+    }
+    if (picture == nullptr)
+      fail(StatusCode::invalid_data, "no picture of '{}' can be read, the first: {}", samples_.split.store->uri(),
+           samples_.split.path(0));
+  } else {
+    picture = &this->picture(sample);
+  }
+  // Keyed by the position: a sample that stands in for another is augmented anew.
+  RandomStream random(samples_.options.seed, kPurposeAugment, uint64_t(position), uint32_t(epoch));
+  transformer_.finish(*picture, random, pixels);
+  label = samples_.split.labels[size_t(sample)];
+}
+
+const Image* SampleMaker::good_picture(int64_t sample) {
+  if (samples_.log.is_bad(sample)) return nullptr;
+  if (const Image* cached = samples_.cache.find(sample)) return cached;
+  try {
+    return &fresh_picture(sample, false);
+  } catch (const Error& error) {
+    samples_.log.add_bad(sample, error.what());
+    return nullptr;
+  }
+}
+
+const Image& SampleMaker::picture(int64_t sample) {
+  if (const Image* cached = samples_.cache.find(sample)) return *cached;
+  try {
+    return fresh_picture(sample, false);
+  } catch (const Error& error) {
+    samples_.log.add_bad(sample, error.what());
+    if (samples_.options.bad_files == BadFiles::fail) throw;
+  }
+  return replacement(sample);
+}
+
+const Image& SampleMaker::replacement(int64_t sample) {
+  try {
+    return fresh_picture(sample, true);
+  } catch (const Error&) {  // known already
+  }
+  const LoaderOptions& o = samples_.options;
+  decoded_.resize(int(o.width), int(o.height), int(o.channels));
+  std::memset(decoded_.data(), 128, decoded_.bytes());
+  return transformer_.prepare(decoded_);
+}
+
+const Image& SampleMaker::fresh_picture(int64_t sample, bool tolerate_damage) {
+  const Split& split = samples_.split;
+  split.store->read(split.files[size_t(sample)], bytes_);
+  DecodeOptions options;
+  options.channels = int(samples_.options.channels);
+  options.tolerate_damage = tolerate_damage;
+  try {
+    const DecodeResult result = decoder_.decode(bytes_, options, decoded_);
+    if (result.warnings > 0) samples_.log.add_damaged(sample, split.path(sample));
+    const Image& prepared = transformer_.prepare(decoded_);
+    if (!tolerate_damage) samples_.cache.offer(sample, prepared);
+    return prepared;
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("'{}': {}", split.path(sample), error.what()));
+  }
+}
+
+void decode_image_file(const std::string& path, const Augmentation& augmentation, int64_t height, int64_t width,
+                       int64_t channels, std::vector<uint8_t>& pixels) {
+  LoaderOptions options;
+  options.batch = 1;
+  options.height = height, options.width = width, options.channels = channels;
+  options.augmentation = augmentation;
+  options.augmentation.flip = 0;
+  options.cache_bytes = 0;
+  if (height < 1 || width < 1 || height > 65535 || width > 65535 || (channels != 1 && channels != 3))
+    fail(StatusCode::invalid_argument, "pictures can't be made {} x {} x {}", height, width, channels);
+  Split split;
+  split.store = open_single_file_store(path);
+  split.files = {0};
+  split.labels = {-1};
+  SampleSet samples(split, options);
+  SampleMaker maker(samples);
+  pixels.resize(size_t(height * width * channels));
+  int32_t label = 0;
+  maker.make(0, nullptr, 0, pixels.data(), label);
+}
+
+}  // namespace ren::data

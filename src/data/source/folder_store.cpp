@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "data/source/stores.h"
+#include "engine/base/status.h"
+
+namespace ren::data {
+namespace {
+
+constexpr int64_t kLargestFile = int64_t{1} << 30;  // no picture is larger; stops devices and accidents
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+[[noreturn]] void fail_open(const std::string& path, int reason) {
+  fail(reason == ENOENT ? StatusCode::not_found : StatusCode::io, "cannot open '{}': {}", path,
+       std::strerror(reason));
+}
+
+// Reads at most `limit` bytes of a regular file. O_NONBLOCK keeps a FIFO that took the
+// file's place since the listing from blocking the thread for ever.
+void read_regular(const std::string& path, size_t limit, std::string& bytes) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) fail_open(path, errno);
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) fail_open(path, errno);
+  if (!S_ISREG(info.st_mode)) fail(StatusCode::io, "cannot read '{}': it is not a regular file", path);
+  if (info.st_size > kLargestFile)
+    fail(StatusCode::invalid_data, "'{}' has {} bytes: too large for a picture", path, info.st_size);
+  bytes.resize(std::min(limit, size_t(info.st_size)));
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t got = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(StatusCode::io, "cannot read '{}': {}", path, std::strerror(errno));
+    if (got == 0) break;  // shortened meanwhile
+    filled += size_t(got);
+  }
+  bytes.resize(filled);
+}
+
+enum class EntryKind { file, folder, other };
+
+EntryKind kind_of(int folder, const dirent& entry) {
+  if (entry.d_type == DT_REG) return EntryKind::file;
+  if (entry.d_type == DT_DIR) return EntryKind::folder;
+  if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return EntryKind::other;
+  struct stat info {};
+  // A link to nothing is listed as a file, so that reading it says what is wrong.
+  if (fstatat(folder, entry.d_name, &info, 0) != 0) return EntryKind::file;
+  if (S_ISREG(info.st_mode)) return EntryKind::file;
+  return S_ISDIR(info.st_mode) ? EntryKind::folder : EntryKind::other;
+}
+
+class FolderStore final : public FileStore {
+ public:
+  explicit FolderStore(const std::string& path) {
+    uri_ = path;
+    root_ = path;
+    while (root_.size() > 1 && root_.back() == '/') root_.pop_back();
+    std::set<std::pair<dev_t, ino_t>> above;
+    list("", above);
+    std::sort(paths_.begin(), paths_.end());
+    std::sort(folders_.begin(), folders_.end());
+  }
+
+  std::string full_path(int64_t file) const override { return root_ + '/' + path(file); }
+  void read(int64_t file, std::string& bytes) const override {
+    read_regular(full_path(file), size_t(kLargestFile), bytes);
+  }
+  std::string read_head(int64_t file, size_t limit) const override {
+    std::string head;
+    read_regular(full_path(file), limit, head);
+    return head;
+  }
+
+ private:
+  // `above` holds the folders on the way down: a link back to one of them would never end.
+  void list(const std::string& below, std::set<std::pair<dev_t, ino_t>>& above) {
+    const std::string here = below.empty() ? root_ : root_ + '/' + below;
+    DIR* const folder = opendir(here.c_str());
+    if (folder == nullptr) fail_open(here, errno);
+    const std::unique_ptr<DIR, int (*)(DIR*)> closer(folder, closedir);
+    struct stat info {};
+    if (fstat(dirfd(folder), &info) != 0) fail_open(here, errno);
+    const auto identity = std::make_pair(info.st_dev, info.st_ino);
+    if (!above.insert(identity).second)
+      fail(StatusCode::invalid_data, "'{}' is a link back to a folder that contains it: remove the link", here);
+    std::vector<std::string> children;
+    while (const dirent* entry = readdir(folder)) {
+      const std::string_view name = entry->d_name;
+      if (is_ignored_name(name)) continue;
+      std::string path = below.empty() ? std::string(name) : below + '/' + std::string(name);
+      switch (kind_of(dirfd(folder), *entry)) {
+        case EntryKind::file: paths_.push_back(std::move(path)); break;
+        case EntryKind::folder: children.push_back(std::move(path)); break;
+        case EntryKind::other: break;  // sockets, FIFOs and devices hold no pictures
+      }
+    }
+    for (const std::string& child : children) {
+      folders_.push_back(child);
+      list(child, above);
+    }
+    above.erase(identity);
+  }
+
+  std::string root_;
+};
+
+class SingleFileStore final : public FileStore {
+ public:
+  explicit SingleFileStore(const std::string& path) {
+    uri_ = path;
+    const size_t slash = path.rfind('/');
+    paths_.push_back(slash == std::string::npos ? path : path.substr(slash + 1));
+  }
+  std::string full_path(int64_t) const override { return uri_; }
+  void read(int64_t, std::string& bytes) const override { read_regular(uri_, size_t(kLargestFile), bytes); }
+  std::string read_head(int64_t, size_t limit) const override {
+    std::string head;
+    read_regular(uri_, limit, head);
+    return head;
+  }
+};
+
+}  // namespace
+
+bool is_ignored_name(std::string_view name) {
+  return name.empty() || name.front() == '.' || name == "__MACOSX" || name == "Thumbs.db" || name == "desktop.ini";
+}
+
+std::shared_ptr<const FileStore> open_folder_store(const std::string& path) {
+  return std::make_shared<FolderStore>(path);
+}
+
+std::shared_ptr<const FileStore> open_single_file_store(const std::string& path) {
+  return std::make_shared<SingleFileStore>(path);
+}
+
+std::shared_ptr<const FileStore> open_file_store(const std::string& uri, bool allow_single_file) {
+  struct stat info {};
+  if (uri.empty()) fail(StatusCode::invalid_argument, "the path of the data set is empty");
+  if (stat(uri.c_str(), &info) != 0) fail_open(uri, errno);
+  if (S_ISDIR(info.st_mode)) return open_folder_store(uri);
+  std::string head;
+  read_regular(uri, 4, head);
+  const bool is_zip = head == std::string_view("PK\x03\x04", 4) || head == std::string_view("PK\x05\x06", 4);
+  const bool named_zip = uri.size() > 4 && uri.compare(uri.size() - 4, 4, ".zip") == 0;
+  if (is_zip || named_zip) return open_zip_store(uri);
+  if (allow_single_file) return open_single_file_store(uri);
+  fail(StatusCode::invalid_data,
+       "'{}' is neither a folder nor a zip archive: name a folder of class folders, or a zip of one", uri);
+}
+
+}  // namespace ren::data

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <zip.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+
+#include "data/source/stores.h"
+#include "engine/base/status.h"
+
+namespace ren::data {
+namespace {
+
+constexpr zip_uint64_t kLargestEntry = zip_uint64_t{1} << 30;  // stops archives made to exhaust memory
+constexpr int kMostHandles = 8;  // each holds the archive's directory in memory
+
+struct DiscardZip {
+  void operator()(zip_t* archive) const { zip_discard(archive); }
+};
+using ZipHandle = std::unique_ptr<zip_t, DiscardZip>;
+
+struct CloseZipFile {
+  void operator()(zip_file_t* file) const { zip_fclose(file); }
+};
+using ZipFile = std::unique_ptr<zip_file_t, CloseZipFile>;
+
+ZipHandle open_zip(const std::string& path) {
+  int code = 0;
+  zip_t* const archive = zip_open(path.c_str(), ZIP_RDONLY, &code);
+  if (archive != nullptr) return ZipHandle(archive);
+  zip_error_t error;
+  zip_error_init_with_code(&error, code);
+  const std::string reason = zip_error_strerror(&error);
+  zip_error_fini(&error);
+  const bool system = code == ZIP_ER_OPEN || code == ZIP_ER_READ || code == ZIP_ER_SEEK;
+  fail(system ? StatusCode::io : StatusCode::invalid_data,
+       "cannot open the archive '{}': {} (damaged or not fully copied?)", path, reason);
+}
+
+// Names that step out of the archive when it is unpacked. Nothing is unpacked here, but
+// such an archive is either damaged or made to harm.
+bool is_unsafe(std::string_view name) {
+  if (name.empty() || name.front() == '/') return true;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find('/', begin), name.size());
+    if (name.substr(begin, end - begin) == "..") return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+bool is_ignored_path(std::string_view path) {
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    if (is_ignored_name(path.substr(begin, end - begin))) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+class ZipStore final : public FileStore {
+ public:
+  explicit ZipStore(const std::string& path) {
+    uri_ = path;
+    ZipHandle archive = open_zip(path);
+    list(archive.get());
+    free_.push_back(std::move(archive));
+    opened_ = 1;
+  }
+
+  std::string full_path(int64_t file) const override { return uri_ + '/' + path(file); }
+
+  void read(int64_t file, std::string& bytes) const override { read_entry(file, kLargestEntry, bytes); }
+
+  std::string read_head(int64_t file, size_t limit) const override {
+    std::string head;
+    read_entry(file, limit, head);
+    return head;
+  }
+
+ private:
+  // A handle of the archive for one read: libzip's are not to be shared between threads.
+  class Lease {
+   public:
+    explicit Lease(const ZipStore& store) : store_(store), handle_(store.take()) {}
+    ~Lease() { store_.give(std::move(handle_)); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    zip_t* get() const { return handle_.get(); }
+
+   private:
+    const ZipStore& store_;
+    ZipHandle handle_;
+  };
+
+  ZipHandle take() const {
+    {
+      std::unique_lock lock(mutex_);
+      if (free_.empty() && opened_ >= kMostHandles) available_.wait(lock, [&] { return !free_.empty(); });
+      if (!free_.empty()) {
+        ZipHandle handle = std::move(free_.back());
+        free_.pop_back();
+        return handle;
+      }
+      ++opened_;
+    }
+    try {
+      return open_zip(uri_);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      --opened_;
+      throw;
+    }
+  }
+
+  void give(ZipHandle handle) const {
+    if (!handle) return;
+    {
+      const std::lock_guard lock(mutex_);
+      free_.push_back(std::move(handle));
+    }
+    available_.notify_one();
+  }
+
+  void list(zip_t* archive) {
+    struct Entry {
+      std::string path;
+      zip_uint64_t index;
+    };
+    std::vector<Entry> entries;
+    std::set<std::string> folders;
+    Problems problems;
+    const zip_int64_t count = zip_get_num_entries(archive, 0);
+    std::string last_parent;
+    for (zip_int64_t i = 0; i < count; ++i) {
+      zip_stat_t info;
+      if (zip_stat_index(archive, zip_uint64_t(i), ZIP_FL_ENC_GUESS, &info) != 0 || (info.valid & ZIP_STAT_NAME) == 0) {
+        problems.add(fmt::format("entry {}", i), zip_strerror(archive), "make the archive again");
+        continue;
+      }
+      std::string path = info.name;
+      const bool is_folder = !path.empty() && path.back() == '/';
+      while (path.size() >= 2 && path.compare(0, 2, "./") == 0) path.erase(0, 2);
+      if (is_folder) path.pop_back();
+      if (is_folder && path.empty()) continue;
+      if (is_unsafe(path)) {
+        problems.add(fmt::format("'{}'", info.name), "names a place outside the archive",
+                     "make the archive again with relative names");
+        continue;
+      }
+      if (is_ignored_path(path)) continue;
+      add_parents(is_folder ? path + '/' : path, last_parent, folders);
+      if (is_folder) continue;
+      check_readable(info, problems);
+      entries.push_back({std::move(path), zip_uint64_t(i)});
+    }
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.path < b.path; });
+    for (size_t i = 1; i < entries.size(); ++i)
+      if (entries[i].path == entries[i - 1].path)
+        problems.add(fmt::format("'{}'", entries[i].path), "is twice in the archive", "make the archive again");
+    problems.throw_if_any(StatusCode::invalid_data, fmt::format("the archive '{}' can't be used", uri_));
+    paths_.reserve(entries.size());
+    indices_.reserve(entries.size());
+    for (Entry& entry : entries) {
+      paths_.push_back(std::move(entry.path));
+      indices_.push_back(entry.index);
+    }
+    folders_.assign(folders.begin(), folders.end());
+  }
+
+  static void add_parents(const std::string& path, std::string& last_parent, std::set<std::string>& folders) {
+    const size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return;
+    if (path.compare(0, slash, last_parent) == 0 && last_parent.size() == slash) return;  // as the file before
+    last_parent = path.substr(0, slash);
+    for (size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1))
+      folders.insert(path.substr(0, end));
+  }
+
+  static void check_readable(const zip_stat_t& info, Problems& problems) {
+    if ((info.valid & ZIP_STAT_ENCRYPTION_METHOD) != 0 && info.encryption_method != ZIP_EM_NONE)
+      problems.add(fmt::format("'{}'", info.name), "is encrypted", "make the archive again without a password");
+    else if ((info.valid & ZIP_STAT_COMP_METHOD) != 0 &&
+             zip_compression_method_supported(info.comp_method, 0) == 0)
+      problems.add(fmt::format("'{}'", info.name), fmt::format("uses compression method {}", info.comp_method),
+                   "make the archive again with deflate or without compression");
+    else if ((info.valid & ZIP_STAT_SIZE) != 0 && info.size > kLargestEntry)
+      problems.add(fmt::format("'{}'", info.name), fmt::format("has {} bytes: too large for a picture", info.size),
+                   "take it out of the archive");
+  }
+
+  // The checksum is verified by libzip when the entry is read to its end.
+  void read_entry(int64_t file, zip_uint64_t limit, std::string& bytes) const {
+    const Lease lease(*this);
+    const zip_uint64_t index = indices_[size_t(file)];
+    zip_stat_t info;
+    if (zip_stat_index(lease.get(), index, 0, &info) != 0) fail_entry(file, zip_strerror(lease.get()));
+    const ZipFile entry(zip_fopen_index(lease.get(), index, 0));
+    if (!entry) fail_entry(file, zip_strerror(lease.get()));
+    const bool whole = info.size <= limit;
+    bytes.resize(size_t(std::min(info.size, limit)));
+    size_t filled = 0;
+    while (filled < bytes.size()) {
+      const zip_int64_t got = zip_fread(entry.get(), bytes.data() + filled, bytes.size() - filled);
+      if (got < 0) fail_entry(file, zip_file_strerror(entry.get()));
+      if (got == 0) fail_entry(file, "it ends too early");
+      filled += size_t(got);
+    }
+    char beyond;
+    if (whole && zip_fread(entry.get(), &beyond, 1) != 0) fail_entry(file, zip_file_strerror(entry.get()));
+  }
+
+  [[noreturn]] void fail_entry(int64_t file, const std::string& reason) const {
+    fail(StatusCode::invalid_data, "cannot read '{}': {}", full_path(file), reason);
+  }
+
+  std::vector<zip_uint64_t> indices_;  // of the files, in the archive
+  mutable std::mutex mutex_;
+  mutable std::condition_variable available_;
+  mutable std::vector<ZipHandle> free_;
+  mutable int opened_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const FileStore> open_zip_store(const std::string& path) {
+  return std::make_shared<ZipStore>(path);
+}
+
+}  // namespace ren::data
