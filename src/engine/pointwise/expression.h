@@ -23,6 +23,8 @@ enum class Prim : uint8_t {
 };
 const char* name_of(Prim prim);
 int arity(Prim prim);
+// What a primitive computes, in double; operands that it lacks are ignored.
+double apply_prim(Prim prim, double a, double b, double c);
 
 struct ExprNode {
   Prim prim = Prim::constant;
@@ -82,11 +84,18 @@ class ExpressionBuilder {
   Value less(Value a, Value b) { return apply(Prim::less, a, b); }
 
  private:
+  Value append(const ExprNode& node);   // or the equal one that is there
   std::vector<ExprNode> nodes_;
 };
 
 // Drops inputs that no node uses and renumbers the rest; `kept` receives the old numbers.
 Expression compact_inputs(const Expression& expression, std::vector<int32_t>& kept);
+
+// The same expression with some of its outputs, in the order given; inputs keep their numbers.
+Expression select_outputs(const Expression& expression, std::span<const int> wanted);
+
+// Whether an output is this constant, whatever the inputs.
+bool is_constant(const Expression& expression, size_t output, double value);
 
 // Symbolic derivatives (reverse mode). Given y = expression(x0..xn-1), returns an expression
 // over (x0..xn-1, y0..ym-1, dy0..dym-1) whose outputs are dx_i for each i in `wanted`. Forms
