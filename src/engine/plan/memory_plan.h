@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/ir/choices.h"
@@ -64,7 +65,7 @@ struct Block {
 
 // How well F or T of one role came out.
 struct LayoutQuality {
-  uint64_t unshared = 0;              // if no two blocks shared bytes
+  uint64_t unshared = 0;              // if no two tensors shared bytes
   uint64_t lower_bound = 0;           // most bytes alive at once: no layout can be smaller
   uint64_t bytes = 0;
   std::string method;                 // the heuristic that won
@@ -73,7 +74,6 @@ struct LayoutQuality {
 struct RolePlan {
   bool present = false;
   std::array<Extent, kRegions> regions{};
-  int32_t nodes = 0;
   std::vector<Phase> phases;          // of the nodes
   std::vector<Block> blocks;          // of F and T
   LayoutQuality features, temporaries;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "engine/plan/memory_plan.h"
 
@@ -19,12 +20,18 @@ constexpr uint64_t slot_bytes(DType type, uint64_t e) {
   }
 }
 
-// Elements a tensor has room for. Without channel padding its own. With it, what 16-bit kernels want:
-// 16-bit features and 8-bit masks C in multiples of 8, 16-bit images 4, FP32 its own; weights C and K
-// like the features they meet, in all families alike. `image`: the images, or a weight that meets them.
+// Elements a tensor or a parameter has room for. Without channel padding its own. With it, what
+// 16-bit kernels want: 16-bit features and 8-bit masks C in multiples of 8, 16-bit images of 4, FP32
+// its own; a parameter C and K like the features it meets, in all families alike.
+// `image`: the images themselves, or a weight that meets them.
 uint64_t padded_elements(const Tensor& tensor, const PlanOptions& options, bool image = false);
+uint64_t padded_elements(const Parameter& parameter, const PlanOptions& options, bool image = false);
 
-// Bytes of any tensor. Those of the input region lie as the host packs them for one upload, without slack.
+// Bytes of a tensor outside the parameter families. Those of the input region lie as the host packs
+// them for one upload, without slack.
 uint64_t tensor_bytes(const Tensor& tensor, const PlanOptions& options, bool image = false);
+
+// By parameter: is it the weight of a convolution over the images?
+std::vector<bool> parameters_that_meet_images(const Graph& graph);
 
 }  // namespace ren
