@@ -16,13 +16,21 @@ namespace ren {
 
 // ---- The meaning of an op: the same for every backend ------------------------------------
 
-// Values for the double-precision reference, in NHWC order without padding. For a range op
-// the tensors of the regions stand in for them (see ReferenceState in compile/reference.h).
+// What the reference of a range op works on: one parameter's slot in a family, in double.
+class ReferenceRegions {
+ public:
+  virtual ~ReferenceRegions() = default;
+  virtual std::vector<double>* slot(Region family, int parameter) = 0;   // nullptr: not there
+};
+
+// Values for the double-precision reference, in NHWC order without padding. Inputs that an op
+// updates in place (running statistics, device scalars) are changed where they lie.
 struct ReferenceCall {
   const Graph& graph;
   const Node& node;
   std::vector<const std::vector<double>*> inputs;   // nullptr: absent
   std::vector<std::vector<double>*> outputs;        // sized by the caller; nullptr: unwanted
+  ReferenceRegions* regions = nullptr;              // for range ops
 
   const Shape& input_shape(size_t i) const { return graph.at(node.inputs[i]).shape; }
   const Shape& output_shape(size_t i) const { return graph.at(node.outputs[i]).shape; }

@@ -36,9 +36,10 @@ struct LossScaleAttributes final : Attributes {
 //   g = G + wd * W;  M = momentum * M + g (M = g on a zeroed buffer is the same);
 //   d = nesterov ? g + momentum * M : M;  W -= lr * d;   without momentum d = g and M is absent.
 // Does nothing when overflow is set. Also writes A = W in `copy_type` when has_copy.
-// range_lars: the same with lr multiplied for kLars segments by
-//   trust * |W| / (|G| + wd * |W| + 1e-9), 1 when either norm is zero (You, Gitman, Ginsburg,
-//   "Large batch training of convolutional networks", 2017); inputs also trust_coefficient.
+// range_lars: for kLars segments g = ratio * (G + wd * W), everything else the same, with
+//   ratio = trust * |W| / (|G| + wd * |W| + 1e-9), 1 when either norm is zero (You, Gitman, Ginsburg,
+//   "Large batch training of convolutional networks", 2017: the local rate scales what enters the
+//   momentum, not the velocity). trust_coefficient is the fifth input, after overflow.
 struct OptimizerAttributes final : Attributes {
   bool use_momentum = true, nesterov = false;
   bool has_copy = false;
@@ -50,5 +51,8 @@ struct OptimizerAttributes final : Attributes {
 struct EmaAttributes final : Attributes {
   std::string text() const override { return "ema"; }
 };
+
+// Inputs of range ops are device scalars: `least` of them at least, later ones may be absent.
+void check_scalars(const Node& node, std::span<const TensorType> inputs, size_t least, size_t most);
 
 }  // namespace ren

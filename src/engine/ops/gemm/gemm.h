@@ -22,4 +22,10 @@ struct GemmAttributes final : Attributes {
   std::string text() const override;
 };
 
+// The product's extents: op(a) is rows x inner, op(b) inner x columns.
+struct GemmExtents {
+  int64_t rows, columns, inner;
+};
+GemmExtents gemm_extents(const GemmAttributes& attributes, const Shape& a, const Shape& b);
+
 }  // namespace ren
