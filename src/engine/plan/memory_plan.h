@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/memory.h"  // kAlignment: of every offset
 #include "engine/ir/choices.h"
 #include "engine/ir/graph.h"
 
@@ -40,7 +41,6 @@ struct PlanOptions {
 constexpr int kNormsPerSlot = 2;
 
 constexpr uint64_t kNone = ~uint64_t{0};
-constexpr uint64_t kAlignment = 256;  // of every offset
 
 // One parameter's place in the families.
 struct Slot {

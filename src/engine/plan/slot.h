@@ -8,7 +8,6 @@
 
 namespace ren {
 
-constexpr uint64_t align_up(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // What a tensor of e elements occupies. A 32-bit slot is exactly twice a 16-bit one, so that
 // W and A stay 2:1; the 16 bytes let vector loads run past the end.
