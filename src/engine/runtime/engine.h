@@ -66,7 +66,7 @@ class Engine {
   uint64_t download_results(std::byte* host);
   void wait_results(uint64_t ticket);
   // Where a tensor of R or S lies in that memory.
-  uint64_t result_offset(TensorId tensor) const;
+  uint64_t result_offset(size_t variant, TensorId tensor) const;
 
  private:
   void prepare();

@@ -110,28 +110,41 @@ class Trainer {
   void set_buffer(int32_t index, const std::vector<float>& values);
 
  private:
+  // The next batch to train on.
   struct Position {
-    int64_t epoch = 0, batch = 0, global_step = 0;   // the next batch to train on
+    int64_t epoch = 0, batch = 0, global_step = 0;
   };
-  struct Pending;
+  // What one launch needs on the host until its results are in; two are in flight at most.
+  struct Flight {
+    std::vector<std::byte> record, results;
+    std::vector<int32_t> labels;
+    size_t variant = 0;
+    int64_t count = 0, targets = 0;
+    uint64_t ticket = 0;
+    bool active = false;
+  };
 
-  size_t step_variant(int64_t count) const;
   void build_engine();
-  void fill_record(double learning_rate, int64_t count, int64_t targets, int64_t first_sample);
-  StepResult collect(size_t variant, const std::byte* results, int64_t count, int64_t targets) const;
-  StepResult run_and_wait(size_t variant, const void* images, const int32_t* labels, int64_t count, double rate);
+  size_t step_variant(int64_t count) const;
+  size_t variant_of(Role role) const;
+  int64_t labels_per_sample(size_t variant) const;
+  void launch(Flight& flight, size_t variant, const void* images, const int32_t* labels, int64_t count,
+              int64_t first_sample, double learning_rate);
+  StepResult land(Flight& flight);
+  void drain() noexcept;   // forgets what an error left in flight
+  StepResult launch_and_land(size_t variant, const void* images, const int32_t* labels, int64_t count, double rate);
   void train_epoch(const FitOptions& options, const Schedule& schedule, FitProgress& progress);
-  void check_progress(const StepResult& result);
+  void account(const StepResult& result, Metrics& metrics);
+  void check_source(const BatchSource& source, int64_t batch, const char* purpose) const;
+  void save_if_asked(const FitOptions& options, FitProgress& progress);
 
   ModelState model_;
   TrainerOptions options_;
   std::unique_ptr<Engine> engine_;
   Position position_;
-  Metrics epoch_so_far_;                    // of an interrupted epoch, kept in checkpoints
-  std::string data_fingerprint_;
-  std::vector<std::byte> record_[2], results_[2];
-  std::vector<int32_t> labels_[2];
-  std::vector<std::byte> images_[2];
+  Metrics epoch_so_far_;                // sums of an epoch that is under way; kept in checkpoints
+  std::string data_fingerprint_;        // of the data that the position refers to
+  Flight flights_[2];
   std::atomic<bool> stop_{false};
 };
 
