@@ -57,16 +57,18 @@ Node statistics(const Node& norm, Op op, std::vector<TensorId> inputs) {
   return out;
 }
 
+TensorId input(const Node& node, size_t i) { return i < node.inputs.size() ? node.inputs[i] : kNoTensor; }
+
 void lower_batch_norm(const Node& norm, std::vector<Node>& out) {
   const auto& attributes = norm.as<BatchNormAttributes>();
   NormExpression y(norm.inputs[0]);
   if (attributes.training) {
-    out.push_back(statistics(norm, Op::batch_norm_statistics, {norm.inputs[0], norm.inputs[3], norm.inputs[4]}));
+    out.push_back(statistics(norm, Op::batch_norm_statistics, {norm.inputs[0], input(norm, 3), input(norm, 4)}));
     y.by_statistics(norm.outputs[1], norm.outputs[2]);
   } else {
-    y.by_running_statistics(norm.inputs[3], norm.inputs[4], attributes.epsilon);
+    y.by_running_statistics(input(norm, 3), input(norm, 4), attributes.epsilon);
   }
-  y.affine(norm.inputs[1], norm.inputs[2]);
+  y.affine(input(norm, 1), input(norm, 2));
   out.push_back(y.node(norm));
 }
 
@@ -74,8 +76,20 @@ void lower_sample_norm(const Node& norm, Op statistics_op, std::vector<Node>& ou
   out.push_back(statistics(norm, statistics_op, {norm.inputs[0]}));
   NormExpression y(norm.inputs[0]);
   y.by_statistics(norm.outputs[1], norm.outputs[2]);
-  y.affine(norm.inputs[1], norm.inputs[2]);
+  y.affine(input(norm, 1), input(norm, 2));
   out.push_back(y.node(norm));
+}
+
+// Statistics may be impossible at this batch size (one value a channel): the op says so.
+void check_statistics(const Graph& graph, const Node& node) {
+  std::vector<TensorType> types;
+  for (const TensorId id : node.inputs)
+    types.push_back(id == kNoTensor ? TensorType{{0, 0, 0, 0}, DType::f32} : graph.at(id).type());
+  try {
+    definition_of(node.op).infer(node, types);
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("{} '{}': {}", name_of(node.op), node.name, e.what()), name_of(node.op), node.name);
+  }
 }
 
 }  // namespace
@@ -91,6 +105,8 @@ void lower(Graph& graph, const PassContext&) {
       default: out.push_back(std::move(node));
     }
   }
+  for (const Node& node : out)
+    if (node.op == Op::batch_norm_statistics) check_statistics(graph, node);
   graph.nodes = std::move(out);
 }
 

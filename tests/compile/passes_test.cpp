@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "engine/base/status.h"
+#include "engine/compile/compile.h"
+#include "engine/compile/passes/passes.h"
+#include "engine/compile/reference.h"
+#include "small_models.h"
+
+namespace ren {
+namespace {
+
+TrainingSpec float_images() {
+  TrainingSpec spec;
+  spec.input.image_type = DType::f32;
+  return spec;
+}
+
+// Fills a step graph's parameters, statistics, record and batch with fixed random numbers.
+void fill(ReferenceRun& run, const Graph& graph) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  for (const Parameter& p : graph.parameters)
+    for (double& v : run.value(p.value)) v = p.kind == ParameterKind::norm_scale ? 1.0 + 0.2 * normal(random) : 0.3 * normal(random);
+  for (size_t b = 0; b < graph.buffers.size(); ++b)
+    for (double& v : run.value(graph.buffers[b].value)) v = b % 2 == 1 ? 1.0 + 0.1 * std::abs(normal(random)) : 0.1 * normal(random);
+  const Node& load = graph.nodes[0];
+  const auto put = [&](Scalar s, float value) {
+    unsigned char bytes[4];
+    std::memcpy(bytes, &value, 4);
+    for (int i = 0; i < 4; ++i) run.value(load.inputs[0])[size_t(record_offset(s) + i)] = bytes[i];
+  };
+  const TensorId labels = load.inputs[1];
+  put(Scalar::inverse_count, 1.0f / float(graph.at(labels).shape.elements()));
+  put(Scalar::learning_rate, 0.1f);
+  put(Scalar::momentum, 0.5f);
+  for (double& v : run.value(labels)) v = double(random() % 4);
+  for (double& v : run.value(load.inputs[2])) v = normal(random);
+  run.value(graph.scalar(Scalar::loss_scale))[0] = 1;
+}
+
+double loss_of(ReferenceRun& run, const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::cross_entropy) return run.value(node.outputs[0])[0];
+  return NAN;
+}
+
+void run_forward_backward(ReferenceRun& run, const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    if (node.phase != Phase::update) run.run_node(node);
+}
+
+TEST(Autodiff, AgreesWithCentralDifferencesForEveryParameter) {
+  const Graph graph = compile_variant(test::residual_model(3), float_images(), {Role::step, 3});
+  ReferenceRun analytic(graph);
+  fill(analytic, graph);
+  run_forward_backward(analytic, graph);
+  const double h = 1e-5;
+  for (size_t p = 0; p < graph.parameters.size(); ++p) {
+    const std::vector<double> gradient = analytic.family(int32_t(p), Region::G);
+    for (size_t i = 0; i < gradient.size(); i += 1 + gradient.size() / 7) {
+      double side[2];
+      for (int s = 0; s < 2; ++s) {
+        ReferenceRun moved(graph);
+        fill(moved, graph);
+        moved.family(int32_t(p), Region::W)[i] += s == 0 ? h : -h;
+        run_forward_backward(moved, graph);
+        side[s] = loss_of(moved, graph);
+      }
+      // Central differences in double: truncation h^2 and rounding 1e-16 / h are both near 1e-10;
+      // a ReLU that flips within h would show as a far larger error and is not the case here.
+      EXPECT_NEAR(gradient[i], (side[0] - side[1]) / (2 * h), 1e-7) << graph.parameters[p].name << "[" << i << "]";
+    }
+  }
+}
+
+TEST(Fuse, ChangesNoResult) {
+  Graph before;
+  const Graph after = compile_variant(test::residual_model(3), float_images(), {Role::step, 3},
+                                      [&](std::string_view pass, const Graph& g) { if (pass == "lower") before = g; });
+  EXPECT_LT(after.nodes.size(), before.nodes.size());
+  ReferenceRun plain(before), fused(after);
+  fill(plain, before);
+  fill(fused, after);
+  run_forward_backward(plain, before);
+  run_forward_backward(fused, after);
+  EXPECT_NEAR(loss_of(plain, before), loss_of(fused, after), 1e-13);
+  for (size_t p = 0; p < before.parameters.size(); ++p) {
+    const auto& a = plain.family(int32_t(p), Region::G);
+    const auto& b = fused.family(int32_t(p), Region::G);
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12) << before.parameters[p].name;
+  }
+}
+
+TEST(Compile, IsRepeatable) {
+  const Graph model = test::residual_model(3);
+  EXPECT_EQ(to_string(compile_variant(model, float_images(), {Role::step, 4})),
+            to_string(compile_variant(model, float_images(), {Role::step, 4})));
+}
+
+TEST(Compile, InferenceHasNoStatisticsAndNoGradients) {
+  const Graph graph = compile_variant(test::residual_model(3), float_images(), {Role::evaluate, 5});
+  for (const Node& node : graph.nodes) {
+    EXPECT_NE(node.op, Op::batch_norm_statistics);
+    EXPECT_NE(node.phase, Phase::backward);
+  }
+}
+
+TEST(Compile, MixedPrecisionReadsCopiesAndKeepsStatisticsWide) {
+  TrainingSpec spec = float_images();
+  spec.precision = Precision::fp16;
+  const Graph graph = compile_variant(test::residual_model(3), spec, {Role::step, 3});
+  for (const Node& node : graph.nodes) {
+    if (node.op == Op::conv) {
+      EXPECT_EQ(graph.at(node.inputs[0]).dtype, DType::f16);
+      EXPECT_EQ(graph.at(node.inputs[1]).region, Region::A);
+      EXPECT_EQ(graph.at(node.outputs[0]).dtype, DType::f16);
+    }
+    if (node.op == Op::batch_norm_statistics) {
+      EXPECT_EQ(graph.at(node.outputs[0]).dtype, DType::f32);
+    }
+    for (const TensorId id : node.outputs) {
+      if (id != kNoTensor && graph.at(id).region == Region::G) {
+        EXPECT_EQ(graph.at(id).dtype, DType::f32) << graph.at(id).name;
+      }
+    }
+  }
+}
+
+TEST(Compile, OneValueAChannelIsRefusedByNode) {
+  test::ModelBuilder m(2, 1, 3);
+  const Graph model = m.finish(m.linear(m.batch_norm(m.conv(m.graph.input, 4, 1, 1)), 2));
+  EXPECT_NO_THROW(compile_variant(model, float_images(), {Role::step, 2}));
+  try {
+    compile_variant(model, float_images(), {Role::step, 1});
+    FAIL() << "a batch of one value a channel was accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), StatusCode::unsupported);
+    EXPECT_EQ(e.node(), "bn1");
+  }
+  EXPECT_NO_THROW(compile_variant(model, float_images(), {Role::evaluate, 1}));
+}
+
+TEST(Compile, ParameterWithoutPathToTheLossIsNotTrained) {
+  test::ModelBuilder m(2, 4, 3);
+  const TensorId unused = m.conv(m.graph.input, 4, 1, 1);
+  m.graph.outputs.push_back({"other", unused});
+  const Graph model = m.finish(m.linear(m.graph.input, 2));
+  TrainingSpec spec = float_images();
+  spec.loss.outputs = {{"logits", 1.0f}};
+  const Graph graph = compile_variant(model, spec, {Role::step, 2});
+  EXPECT_FALSE(graph.parameters[0].trainable);
+  EXPECT_TRUE(graph.parameters[1].trainable);
+}
+
+}  // namespace
+}  // namespace ren
