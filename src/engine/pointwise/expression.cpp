@@ -141,11 +141,14 @@ std::string Expression::text() const {
 //   result  = Philox::to_unit(word), word = element % 4 of Philox4x32-10, word 0 when per_sample.
 // So four neighbouring elements of a sample share one block, and nothing depends on the batch,
 // the rank or the thread that a sample falls to.
+Philox::Counter random_counter(const RandomPoint& point, uint32_t stream, bool per_sample) {
+  return {per_sample ? 0u : uint32_t(point.element / 4), uint32_t(point.sample),
+          (2 * stream + (per_sample ? 1u : 0u)) ^ (uint32_t(point.sample >> 32) << 16), point.step};
+}
+
 float uniform_at(const RandomPoint& point, uint32_t stream, bool per_sample) {
-  const Philox::Counter counter{per_sample ? 0u : uint32_t(point.element / 4), uint32_t(point.sample),
-                                (2 * stream + (per_sample ? 1u : 0u)) ^ (uint32_t(point.sample >> 32) << 16),
-                                point.step};
-  return Philox::to_unit(Philox::generate(counter, point.key)[per_sample ? 0 : point.element % 4]);
+  const Philox::Counter block = Philox::generate(random_counter(point, stream, per_sample), point.key);
+  return Philox::to_unit(block[per_sample ? 0 : point.element % 4]);
 }
 
 void evaluate(const Expression& expression, std::span<const double> inputs, const RandomPoint& point,

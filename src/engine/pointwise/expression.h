@@ -55,6 +55,7 @@ struct RandomPoint {
   uint64_t element = 0;             // within the sample, NHWC order, logical (unpadded) extents
 };
 // The number that Prim::uniform gives; the one definition that every backend reproduces.
+Philox::Counter random_counter(const RandomPoint& point, uint32_t stream, bool per_sample);
 float uniform_at(const RandomPoint& point, uint32_t stream, bool per_sample);
 
 // The oracle: every output at one element, in double.
