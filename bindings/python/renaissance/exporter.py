@@ -137,6 +137,7 @@ def run_exporter(module, inputs, path, opset, input_names, output_names, dynamic
         warnings.filterwarnings('ignore', message='.*ONNX export mode is set to.*')
         warnings.filterwarnings('ignore', message='.*training=TrainingMode.*')
         warnings.filterwarnings('ignore', message='.*Removing mutation.*num_batches_tracked.*')
+        warnings.filterwarnings('ignore', category=torch.jit.TracerWarning, module=r'torch\.')
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # the exporter prints its whole graph when it fails
                 torch.onnx.export(module, tuple(inputs), path, **options)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and opens the engine's shared library."""
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+
+NAME = 'librenaissance.so'
+
+
+class LibraryNotFound(OSError):
+    """The engine's library is nowhere to be found, or can't be opened."""
+
+
+def candidates():
+    """Where the library may be, best first."""
+    if os.environ.get('RENAISSANCE_LIBRARY'):
+        return [os.environ['RENAISSANCE_LIBRARY']]
+    here = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.normpath(os.path.join(here, '..', '..', '..'))
+    found = [os.path.join(here, NAME), os.path.join(root, 'build', 'release', 'lib', NAME)]
+    system = ctypes.util.find_library('renaissance')
+    return found + ([system] if system else [])
+
+
+def load_library():
+    """The engine's C API as a ctypes library. RENAISSANCE_LIBRARY names the file to open.
+
+    Raises LibraryNotFound, which lists where it was looked for and what to do.
+    """
+    tried = []
+    for path in candidates():
+        if os.path.isabs(path) and not os.path.exists(path):
+            tried.append(f'{path}: not there')
+            continue
+        try:
+            return ctypes.CDLL(path)
+        except OSError as problem:
+            tried.append(f'{path}: {problem}')
+    raise LibraryNotFound(f'{NAME} not found. Build it with scripts/build.sh, or set RENAISSANCE_LIBRARY to it. '
+                          'Tried: ' + '; '.join(tried or ['nothing']))
