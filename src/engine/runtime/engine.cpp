@@ -2,6 +2,7 @@
 #include "engine/runtime/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "engine/base/half.h"
@@ -41,6 +42,22 @@ std::vector<float> widen(const std::vector<std::byte>& raw, const Tensor& t) {
   return out;
 }
 
+// Measures what another kernel takes.
+class TimedKernel final : public Kernel {
+ public:
+  TimedKernel(std::unique_ptr<Kernel> inner, NodeTime& time) : inner_(std::move(inner)), time_(time) {}
+  void launch() noexcept override {
+    const auto start = std::chrono::steady_clock::now();
+    inner_->launch();
+    time_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ++time_.runs;
+  }
+
+ private:
+  std::unique_ptr<Kernel> inner_;
+  NodeTime& time_;
+};
+
 }  // namespace
 
 Engine::Engine(const Backend& backend, int device_index, std::vector<EngineVariant> variants, EngineOptions options)
@@ -49,7 +66,7 @@ Engine::Engine(const Backend& backend, int device_index, std::vector<EngineVaria
   prepare();
   make_plan(options);
   take_arena(options.memory_limit);
-  bind();
+  bind(options.profile);
   // State scalars begin at zero, but for a scale of 1.
   write_scalar(Scalar::loss_scale, 1.0);
 }
@@ -145,11 +162,17 @@ std::unique_ptr<Kernel> Engine::bind_node(size_t variant, size_t index) {
   return backend_.kernels(node.op)->bind(context);
 }
 
-void Engine::bind() {
+void Engine::bind(bool profile) {
+  node_times_.resize(variants_.size());
   for (size_t v = 0; v < variants_.size(); ++v) {
     std::vector<std::unique_ptr<Kernel>> kernels;
-    for (size_t i = 0; i < variants_[v].graph.nodes.size(); ++i)
-      if (variants_[v].graph.nodes[i].op != Op::view) kernels.push_back(bind_node(v, i));
+    const std::vector<Node>& nodes = variants_[v].graph.nodes;
+    if (profile) node_times_[v].resize(nodes.size());
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].op == Op::view) continue;
+      kernels.push_back(bind_node(v, i));
+      if (profile) kernels.back() = std::make_unique<TimedKernel>(std::move(kernels.back()), node_times_[v][i]);
+    }
     programs_.push_back(device_->make_program(std::move(kernels)));
   }
   if (copy_type_ == DType::f32) return;

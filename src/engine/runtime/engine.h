@@ -20,6 +20,13 @@ struct EngineVariant {
 struct EngineOptions {
   PlanOptions plan;                  // slot_order and A's type are filled in here when empty
   uint64_t memory_limit = 0;         // bytes; 0: what the device has free
+  bool profile = false;              // measure each node (a device that runs launches at once: the CPU)
+};
+
+// Time a node took, summed over the runs since the engine was made.
+struct NodeTime {
+  double seconds = 0;
+  int64_t runs = 0;
 };
 
 // One device running one plan: prepare -> plan -> arena -> bind -> programs, all in the
@@ -34,6 +41,8 @@ class Engine {
   const std::vector<EngineVariant>& variants() const { return variants_; }
   const std::vector<Choices>& choices() const { return choices_; }
   const MemoryPlan& plan() const { return *plan_; }
+  // By node of a variant; empty without EngineOptions::profile.
+  const std::vector<NodeTime>& node_times(size_t variant) const { return node_times_[variant]; }
   Device& device() { return *device_; }
 
   // Brings a batch into the input slot that the next run() reads. `labels` and `images` have the
@@ -72,7 +81,7 @@ class Engine {
   void prepare();
   void make_plan(EngineOptions& options);
   void take_arena(uint64_t limit);
-  void bind();
+  void bind(bool profile);
   std::unique_ptr<Kernel> bind_node(size_t variant, size_t node);
   std::byte* address(size_t variant, TensorId tensor) const;
 
@@ -83,6 +92,7 @@ class Engine {
   std::unique_ptr<MemoryPlan> plan_;
   std::unique_ptr<DeviceBlock> arena_;
   std::vector<Segment> segments_;
+  std::vector<std::vector<NodeTime>> node_times_;
   std::vector<std::unique_ptr<Program>> programs_;
   std::unique_ptr<Kernel> cast_weights_;
   DType copy_type_ = DType::f32;

@@ -84,6 +84,7 @@ void Trainer::build_engine() {
   engine.plan.first_moments = !options_.evaluation_only && options_.spec.optimizer.momentum;
   engine.plan.ema = !options_.evaluation_only && options_.spec.optimizer.ema;
   engine.memory_limit = options_.memory_limit;
+  engine.profile = options_.profile;
   const Backend& backend = options_.backend != nullptr ? *options_.backend : cpu_backend();
   engine_ = std::make_unique<Engine>(backend, options_.device_index, std::move(variants), std::move(engine));
   for (Flight& flight : flights_) {

@@ -36,6 +36,7 @@ struct TrainerOptions {
   const Backend* backend = nullptr;      // nullptr: the CPU
   int device_index = 0;
   uint64_t memory_limit = 0;
+  bool profile = false;                  // EngineOptions::profile
 };
 
 struct StepResult {
