@@ -52,6 +52,39 @@ void check_box(const ImageView& source, const Box& box, int width, int height) {
   require(source.channels == 1 || source.channels == 3, "resize of {} channels", source.channels);
 }
 
+// Rounding between the passes makes their order visible. This is Pillow's rule from version
+// 13 on, by the sizes of the whole picture; earlier versions always go across first.
+bool vertical_first(const ImageView& source, int width, int height) {
+  return height < source.height && int64_t{source.height} - height > 2 * (int64_t{source.width} - width);
+}
+
+// The rows (columns) that the weights refer to, which are renumbered to begin at 0.
+ImageView used_rows(const ImageView& source, AxisWeights& down) {
+  const int first = down.first.front(), last = down.first.back() + down.count.back();
+  for (int& position : down.first) position -= first;
+  return source.crop(0, first, source.width, last - first);
+}
+
+ImageView used_columns(const ImageView& source, AxisWeights& across) {
+  const int first = across.first.front(), last = across.first.back() + across.count.back();
+  for (int& position : across.first) position -= first;
+  return source.crop(first, 0, last - first, source.height);
+}
+
+void pass_across(const ResizeKernels& kernels, const ImageView& source, const AxisWeights& across, int width,
+                 std::vector<int16_t>& packed, Image& target) {
+  target.resize(width, source.height, source.channels);
+  kernels.horizontal(source, across, packed, target);
+}
+
+void pass_down(const ResizeKernels& kernels, const ImageView& source, const AxisWeights& down, int height,
+               Image& target) {
+  target.resize(source.width, height, source.channels);
+  for (int y = 0; y < height; ++y)
+    kernels.vertical(source.row(down.first[size_t(y)]), source.stride, down.at(y), down.count[size_t(y)],
+                     target.stride(), target.row(y));
+}
+
 void resize_with(const ResizeKernels& kernels, const ImageView& source, const Box& box, int width, int height,
                  Filter filter, Image& between, AxisWeights& across, AxisWeights& down,
                  std::vector<int16_t>& packed, Image& target) {
@@ -60,26 +93,19 @@ void resize_with(const ResizeKernels& kernels, const ImageView& source, const Bo
   const bool keep_height = is_whole(box.top, box.bottom, source.height, height);
   if (keep_width && keep_height) return copy_rows(source, target);
 
-  ImageView rows = source;
-  int first_row = 0;
-  if (!keep_height) {
-    down = axis_weights(source.height, box.top, box.bottom, height, filter);
-    first_row = down.first.front();
-    const int last_row = down.first.back() + down.count.back();
-    rows = source.crop(0, first_row, source.width, last_row - first_row);
+  across = axis_weights(source.width, box.left, box.right, width, filter);
+  down = axis_weights(source.height, box.top, box.bottom, height, filter);
+  if (keep_height) return pass_across(kernels, source, across, width, packed, target);
+  if (keep_width) return pass_down(kernels, source, down, height, target);
+  if (vertical_first(source, width, height)) {
+    const ImageView columns = used_columns(source, across);
+    pass_down(kernels, columns, down, height, between);
+    pass_across(kernels, between.view(), across, width, packed, target);
+  } else {
+    const ImageView rows = used_rows(source, down);
+    pass_across(kernels, rows, across, width, packed, between);
+    pass_down(kernels, between.view(), down, height, target);
   }
-  if (!keep_width) {
-    across = axis_weights(source.width, box.left, box.right, width, filter);
-    Image& result = keep_height ? target : between;
-    result.resize(width, rows.height, source.channels);
-    kernels.horizontal(rows, across, packed, result);
-    rows = result.view();
-  }
-  if (keep_height) return;
-  target.resize(width, height, source.channels);
-  for (int y = 0; y < height; ++y)
-    kernels.vertical(rows.row(down.first[size_t(y)] - first_row), rows.stride, down.at(y), down.count[size_t(y)],
-                     target.stride(), target.row(y));
 }
 
 }  // namespace

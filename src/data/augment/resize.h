@@ -29,7 +29,7 @@ constexpr int kResizeBits = 22;  // Pillow's 32 - 8 - 2
 
 AxisWeights axis_weights(int source, float begin, float end, int target, Filter filter);
 
-// Resizes as Pillow's Image.resize(size, filter, box), bit for bit. Keeps buffers and the
+// Resizes as Pillow's (13.0) Image.resize(size, filter, box), bit for bit. Keeps buffers and the
 // weights of the last call; one a thread.
 class Resizer {
  public:

@@ -9,9 +9,9 @@
 
 namespace ren::data {
 
-// The two passes over bytes. `source` rows are those that the vertical pass will need.
+// The two passes over bytes.
 struct ResizeKernels {
-  // One target row of `width` pixels from one source row.
+  // Every source row to a target row of the target's width.
   void (*horizontal)(const ImageView& source, const AxisWeights& weights, std::vector<int16_t>& packed, Image& target);
   // One target row from `count` source rows: `bytes` bytes each, `stride` apart.
   void (*vertical)(const uint8_t* source, size_t stride, const int32_t* weights, int count, size_t bytes,

@@ -22,7 +22,7 @@ inline bool is_decodable(Format format) { return format == Format::jpeg || forma
 
 struct DecodeOptions {
   int channels = 3;                   // 3 = RGB, 1 = gray (Pillow's L of the RGB picture)
-  bool tolerate_damage = false;       // keep what could be decoded; the rest is gray (JPEG) or black (PNG)
+  bool tolerate_damage = false;       // keep what could be decoded; the rest is mid-gray (of a PNG: from the damaged chunk on)
   int64_t max_pixels = 178'956'970;   // larger ones are refused, as Pillow does
 };
 

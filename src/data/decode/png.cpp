@@ -17,7 +17,7 @@ struct FreeContext {
 constexpr size_t kChunkLimit = size_t{64} << 20;  // of one text or colour profile
 
 [[noreturn]] void fail_png(int code) {
-  const bool truncated = code == SPNG_EOF || code == SPNG_EIO || code == SPNG_EIDAT_TOO_SHORT;
+  const bool truncated = code == SPNG_IO_EOF || code == SPNG_EOF || code == SPNG_EIDAT_TOO_SHORT;
   if (truncated) fail(StatusCode::invalid_data, "the PNG file is truncated");
   fail(StatusCode::invalid_data, "the PNG file is damaged: {}", spng_strerror(code));
 }

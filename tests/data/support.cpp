@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/support.h"
+
+#include <unistd.h>
+#include <zip.h>
+
+#include <cstdio>
+
+#include <jpeglib.h>
+
+#include "engine/base/file.h"
+#include "engine/base/rng.h"
+
+namespace ren::data::test {
+
+namespace fs = std::filesystem;
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (fs::temp_directory_path() / "ren-data-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  root_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  fs::remove_all(root_, ignored);
+}
+
+std::string TemporaryFolder::path(const std::string& below) const {
+  return below.empty() ? root_.string() : (root_ / below).string();
+}
+
+std::string TemporaryFolder::write(const std::string& below, const std::string& content) const {
+  const fs::path target = root_ / below;
+  fs::create_directories(target.parent_path());
+  write_file(target.string(), content);
+  return target.string();
+}
+
+void TemporaryFolder::make_folder(const std::string& below) const { fs::create_directories(root_ / below); }
+
+Image make_picture(int width, int height, int channels, uint32_t seed) {
+  Image picture(width, height, channels);
+  RandomStream random(seed, 1, 0);
+  const uint32_t base = random.bits();
+  for (int y = 0; y < height; ++y)
+    for (int x = 0; x < width; ++x)
+      for (int c = 0; c < channels; ++c)
+        picture.row(y)[x * channels + c] =
+            uint8_t((base >> (8 * c)) + uint32_t(x * (3 + c)) + uint32_t(y * (5 - c)) + random.below(24));
+  return picture;
+}
+
+std::string encode_jpeg(const Image& picture, int quality) {
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* memory = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &memory, &size);
+  info.image_width = JDIMENSION(picture.width());
+  info.image_height = JDIMENSION(picture.height());
+  info.input_components = picture.channels();
+  info.in_color_space = picture.channels() == 3 ? JCS_RGB : JCS_GRAYSCALE;
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, quality, TRUE);
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    JSAMPROW row = const_cast<uint8_t*>(picture.row(int(info.next_scanline)));
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  std::string bytes(reinterpret_cast<char*>(memory), size);
+  free(memory);
+  return bytes;
+}
+
+std::string jpeg_of(int width, int height, uint32_t seed) { return encode_jpeg(make_picture(width, height, 3, seed)); }
+
+void write_zip(const std::string& path, const Files& files, bool compress) {
+  int code = 0;
+  zip_t* const archive = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
+  ASSERT_NE(archive, nullptr);
+  for (const auto& [name, content] : files) {
+    if (name.back() == '/') {
+      ASSERT_GE(zip_dir_add(archive, name.c_str(), ZIP_FL_ENC_UTF_8), 0);
+      continue;
+    }
+    zip_source_t* const source = zip_source_buffer(archive, content.data(), content.size(), 0);
+    const zip_int64_t index = zip_file_add(archive, name.c_str(), source, ZIP_FL_ENC_UTF_8);
+    ASSERT_GE(index, 0) << name;
+    ASSERT_EQ(zip_set_file_compression(archive, zip_uint64_t(index), compress ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 0), 0);
+  }
+  ASSERT_EQ(zip_close(archive), 0);
+}
+
+void write_files(const TemporaryFolder& folder, const Files& files) {
+  for (const auto& [name, content] : files) {
+    if (name.back() == '/') folder.make_folder(name);
+    else folder.write(name, content);
+  }
+}
+
+std::string fixture(const std::string& name) { return read_file(std::string(REN_FIXTURES) + "/data/" + name); }
+
+}  // namespace ren::data::test

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/decode/decode.h"
+#include "engine/base/status.h"
+
+namespace ren::data::test {
+
+// A folder of its own, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  std::string path(const std::string& below = "") const;
+  // Writes a file, making the folders on the way.
+  std::string write(const std::string& below, const std::string& content) const;
+  void make_folder(const std::string& below) const;
+
+ private:
+  std::filesystem::path root_;
+};
+
+// A picture that depends on `seed` alone.
+Image make_picture(int width, int height, int channels, uint32_t seed);
+std::string encode_jpeg(const Image& picture, int quality = 90);
+std::string jpeg_of(int width, int height, uint32_t seed);
+
+// name -> content; a name that ends with '/' is a folder.
+using Files = std::vector<std::pair<std::string, std::string>>;
+void write_zip(const std::string& path, const Files& files, bool compress = false);
+void write_files(const TemporaryFolder& folder, const Files& files);
+
+std::string fixture(const std::string& name);
+
+// Runs a statement that must throw Error and returns it.
+template <typename Body>
+Error error_of(Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return Error(StatusCode::ok, "");
+}
+
+}  // namespace ren::data::test
