@@ -10,7 +10,8 @@ namespace ren {
 
 // y_k[n,h,w,c] = expression_k(x_0, x_1, ...), every operand broadcast to `shape`'s extents
 // (a dimension of 1 repeats). Inputs: the expression's operands in order; then, when it draws
-// random numbers, Scalar::random_state. Outputs all have the broadcast shape of the operands.
+// random numbers, Scalar::random_state. Outputs all have the broadcast shape of the operands; one
+// that the expression doesn't read is there for its shape (the gradient of a reduction needs that).
 struct PointwiseAttributes final : Attributes {
   explicit PointwiseAttributes(Expression e, std::vector<DType> output_types = {})
       : expression(std::move(e)), types(std::move(output_types)) {}
