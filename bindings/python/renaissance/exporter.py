@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import io
 import json
 import os
 import tempfile
@@ -123,6 +122,20 @@ def check_module(module):
             raise ValueError(f'{name} is {p.dtype}: export a float32 module (module.float())')
 
 
+@contextlib.contextmanager
+def quiet_log():
+    """The exporter turns its own log on and prints its whole graph when it fails; the error says enough."""
+    switch = '_jit_set_onnx_log_enabled'
+    saved = getattr(torch._C, switch, None)
+    if saved is not None:
+        setattr(torch._C, switch, lambda enabled: None)
+    try:
+        yield
+    finally:
+        if saved is not None:
+            setattr(torch._C, switch, saved)
+
+
 def run_exporter(module, inputs, path, opset, input_names, output_names, dynamic_batch):
     dynamic = {name: {0: 'batch'} for name in input_names + output_names} if dynamic_batch else None
     options = dict(input_names=input_names, output_names=output_names, dynamic_axes=dynamic, opset_version=opset,
@@ -139,7 +152,7 @@ def run_exporter(module, inputs, path, opset, input_names, output_names, dynamic
         warnings.filterwarnings('ignore', message='.*Removing mutation.*num_batches_tracked.*')
         warnings.filterwarnings('ignore', category=torch.jit.TracerWarning, module=r'torch\.')
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # the exporter prints its whole graph when it fails
+            with quiet_log():
                 torch.onnx.export(module, tuple(inputs), path, **options)
         except torch.onnx.errors.OnnxExporterError as problem:
             raise ValueError(f"torch can't export this module: {str(problem).strip().splitlines()[0]}") from problem
