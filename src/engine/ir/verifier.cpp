@@ -23,7 +23,7 @@ class Verifier {
       check(graph_.at(p.value).shape == p.shape, "parameter '{}' and its tensor differ in shape", p.name);
     }
     written_.assign(graph_.tensors.size(), false);
-    if (graph_.input != kNoTensor) written_[size_t(graph_.input)] = true;
+    if (graph_.input != kNoTensor && !input_is_written()) written_[size_t(graph_.input)] = true;
     for (const Node& node : graph_.nodes) check_node(node);
     for (const GraphOutput& o : graph_.outputs)
       check(in_range(o.value) && readable(o.value), "output '{}' is never written", o.name);
@@ -41,6 +41,14 @@ class Verifier {
 
   bool readable(TensorId id) const {
     return exists_at_start(graph_, graph_.storage(id)) || written_[size_t(graph_.storage(id))];
+  }
+
+  // Before load_batch is attached, the input comes from outside.
+  bool input_is_written() const {
+    for (const Node& node : graph_.nodes)
+      for (const TensorId id : node.outputs)
+        if (id == graph_.input) return true;
+    return false;
   }
 
   void check_tensors() {

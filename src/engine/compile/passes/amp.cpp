@@ -55,7 +55,16 @@ class Amp {
     }
   }
 
+  // The same bytes: the type and what it is a view of carry over.
+  void set_view(const Node& node) {
+    const TensorId from = node.inputs[0], to = node.outputs[0];
+    graph_.at(to).dtype = graph_.at(from).dtype;
+    feature_[size_t(to)] = feature(from);
+    if (per_sample_.count(from) != 0) per_sample_[to] = true;
+  }
+
   void set_outputs(Node& node) {
+    if (node.op == Op::view) return set_view(node);
     const bool features = makes_features(node);
     note_per_sample(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
