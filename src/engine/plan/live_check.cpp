@@ -28,7 +28,7 @@ class LiveChecker {
  private:
   struct Held {
     uint64_t end;
-    TensorId tensor;                  // owner, or kWorkspace
+    TensorId tensor;  // owner, or kWorkspace
   };
 
   bool planned(TensorId id) const {
@@ -47,7 +47,8 @@ class LiveChecker {
     const TensorId images = graph_.input == kNoTensor ? kNoTensor : graph_.storage(graph_.input);
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
       const size_t owner = size_t(graph_.storage(TensorId(t)));
-      bytes_[owner] = std::max(bytes_[owner], tensor_bytes(graph_.tensors[t], options_, TensorId(owner) == images));
+      bytes_[owner] =
+          std::max(bytes_[owner], tensor_bytes(graph_.tensors[t], options_, TensorId(owner) == images));
       if (graph_.tensors[t].keep) kept[owner] = true;
     }
     for (size_t i = n; i-- > 0;) {
@@ -57,7 +58,7 @@ class LiveChecker {
         if (!planned(id)) return;
         const size_t owner = size_t(graph_.storage(id));
         if (ends_[owner] == n) ends_[owner] = kept[owner] ? n - 1 : i;
-        read_first[owner] = read;       // the earliest touch has the last word
+        read_first[owner] = read;  // the earliest touch has the last word
       };
       for (const TensorId id : node.outputs) touch(id, false);
       for (size_t k = 0; k < node.inputs.size(); ++k)
@@ -68,7 +69,9 @@ class LiveChecker {
       if (read_first[t] && ends_[t] < n) hold(TensorId(t), "the beginning");
   }
 
-  std::string name(TensorId id) const { return id == kWorkspace ? "a workspace" : "'" + graph_.at(id).name + "'"; }
+  std::string name(TensorId id) const {
+    return id == kWorkspace ? "a workspace" : "'" + graph_.at(id).name + "'";
+  }
 
   void step(size_t i) {
     const Node& node = graph_.nodes[i];
@@ -78,7 +81,7 @@ class LiveChecker {
     std::vector<TensorId> outputs;
     for (const TensorId id : node.outputs)
       if (planned(id) && !is_held(graph_.storage(id))) outputs.push_back(graph_.storage(id));
-    std::vector<TensorId> taken;      // a second output in the same place finds the first one there
+    std::vector<TensorId> taken;  // a second output in the same place finds the first one there
     for (const TensorId output : outputs) {
       const auto at = held_.find(plan_.offset(index_, output));
       if (at != held_.end() && may_take(node, i, output, at->second.tensor, taken)) {
@@ -88,7 +91,8 @@ class LiveChecker {
       hold(output, where);
     }
     for (auto it = held_.begin(); it != held_.end();)
-      it = it->second.tensor == kWorkspace || ends_[size_t(it->second.tensor)] == i ? release(it) : std::next(it);
+      it = it->second.tensor == kWorkspace || ends_[size_t(it->second.tensor)] == i ? release(it)
+                                                                                    : std::next(it);
   }
 
   std::map<uint64_t, Held>::iterator release(std::map<uint64_t, Held>::iterator it) {
@@ -105,7 +109,8 @@ class LiveChecker {
   bool may_take(const Node& node, size_t i, TensorId output, TensorId operand,
                 const std::vector<TensorId>& taken) const {
     if (!may_run_in_place(node.op) || operand == kWorkspace || kept_[size_t(operand)]) return false;
-    if (ends_[size_t(operand)] != i || std::find(taken.begin(), taken.end(), operand) != taken.end()) return false;
+    if (ends_[size_t(operand)] != i || std::find(taken.begin(), taken.end(), operand) != taken.end())
+      return false;
     bool is_operand = false;
     for (const TensorId id : node.inputs) {
       if (id == kNoTensor || graph_.storage(id) != operand) continue;
@@ -144,7 +149,7 @@ class LiveChecker {
   std::vector<size_t> ends_;
   std::vector<uint64_t> bytes_;
   std::vector<bool> kept_;
-  std::map<uint64_t, Held> held_;     // by offset; never overlapping
+  std::map<uint64_t, Held> held_;  // by offset; never overlapping
   std::vector<std::string> problems_;
 };
 

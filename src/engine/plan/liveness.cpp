@@ -86,7 +86,8 @@ class LivenessFinder {
   }
 
   // The operand whose bytes `output` takes over, or kNoTensor.
-  TensorId find_donor(const Node& node, int32_t index, TensorId output, const std::vector<TensorId>& taken) const {
+  TensorId find_donor(const Node& node, int32_t index, TensorId output,
+                      const std::vector<TensorId>& taken) const {
     const Use& target = uses_[size_t(output)];
     if (target.first != index || graph_.at(output).alias_of != kNoTensor) return kNoTensor;
     for (const TensorId id : node.inputs) {
@@ -114,7 +115,8 @@ class LivenessFinder {
       std::vector<TensorId> taken;
       for (const TensorId id : node.outputs) {
         if (id == kNoTensor || !planned(id) || result_.block_of[size_t(graph_.storage(id))] >= 0) continue;
-        const TensorId donor = may_run_in_place(node.op) ? find_donor(node, int32_t(i), id, taken) : kNoTensor;
+        const TensorId donor =
+            may_run_in_place(node.op) ? find_donor(node, int32_t(i), id, taken) : kNoTensor;
         if (donor == kNoTensor) {
           add_block(id);
         } else {
@@ -147,12 +149,13 @@ class LivenessFinder {
   std::span<const Graph* const> graphs_;
   const Graph& graph_;
   const PlanOptions& options_;
-  std::vector<Use> uses_;             // by owner of storage
+  std::vector<Use> uses_;  // by owner of storage
   Liveness result_;
 };
 
 template <typename... Args>
-void check(bool same, const Variant& a, const Variant& b, fmt::format_string<Args...> format, Args&&... args) {
+void check(bool same, const Variant& a, const Variant& b, fmt::format_string<Args...> format,
+           Args&&... args) {
   if (same) return;
   fail(StatusCode::internal, "variants '{}' and '{}' of role {} differ in structure: {}", a.name, b.name,
        name_of(a.role), fmt::format(format, std::forward<Args>(args)...));
@@ -167,11 +170,12 @@ Liveness find_liveness(std::span<const Graph* const> graphs, const PlanOptions& 
 void check_same_structure(const Variant& a, const Variant& b) {
   const Graph &ga = *a.graph, &gb = *b.graph;
   check(ga.nodes.size() == gb.nodes.size(), a, b, "{} and {} nodes", ga.nodes.size(), gb.nodes.size());
-  check(ga.tensors.size() == gb.tensors.size(), a, b, "{} and {} tensors", ga.tensors.size(), gb.tensors.size());
+  check(ga.tensors.size() == gb.tensors.size(), a, b, "{} and {} tensors", ga.tensors.size(),
+        gb.tensors.size());
   for (size_t i = 0; i < ga.nodes.size(); ++i) {
     const Node &na = ga.nodes[i], &nb = gb.nodes[i];
-    check(na.op == nb.op && na.inputs == nb.inputs && na.outputs == nb.outputs, a, b, "node {} is {} '{}' and {} '{}'",
-          i, name_of(na.op), na.name, name_of(nb.op), nb.name);
+    check(na.op == nb.op && na.inputs == nb.inputs && na.outputs == nb.outputs, a, b,
+          "node {} is {} '{}' and {} '{}'", i, name_of(na.op), na.name, name_of(nb.op), nb.name);
   }
   for (size_t i = 0; i < ga.tensors.size(); ++i) {
     const Tensor &ta = ga.tensors[i], &tb = gb.tensors[i];

@@ -10,10 +10,14 @@ namespace ren {
 
 const char* name_of(Role role) {
   switch (role) {
-    case Role::step: return "step";
-    case Role::accumulate: return "accumulate";
-    case Role::evaluate: return "evaluate";
-    case Role::predict: return "predict";
+    case Role::step:
+      return "step";
+    case Role::accumulate:
+      return "accumulate";
+    case Role::evaluate:
+      return "evaluate";
+    case Role::predict:
+      return "predict";
   }
   return "?";
 }
@@ -47,7 +51,8 @@ std::vector<int32_t> gradient_order(const Graph& step_graph) {
       if (outputs[k] == kNoTensor) continue;
       const Tensor& t = step_graph.at(step_graph.storage(outputs[k]));
       if (t.region != Region::G) continue;
-      require(t.parameter >= 0 && size_t(t.parameter) < moments.size(), "gradient '{}' belongs to no parameter", t.name);
+      require(t.parameter >= 0 && size_t(t.parameter) < moments.size(),
+              "gradient '{}' belongs to no parameter", t.name);
       moments[size_t(t.parameter)] = {false, i, k, t.parameter};
     }
   }

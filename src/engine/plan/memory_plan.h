@@ -24,19 +24,20 @@ struct Variant {
   std::string name;
   Role role = Role::step;
   const Graph* graph = nullptr;
-  const Choices* choices = nullptr;   // nullptr: no node needs a workspace
+  const Choices* choices = nullptr;  // nullptr: no node needs a workspace
 };
 
 struct PlanOptions {
-  std::vector<int32_t> slot_order;    // all parameter indices, as gradient_order() gives them; empty: 0, 1, 2 ...
+  std::vector<int32_t>
+      slot_order;  // all parameter indices, as gradient_order() gives them; empty: 0, 1, 2 ...
   // Which conditional regions exist. G exists when a variant trains (step, accumulate).
-  bool compute_copies = false;        // A
-  bool ema = false;                   // E
-  bool first_moments = false;         // M
-  bool second_moments = false;        // V
-  bool norms = false;                 // N: kNormsPerSlot numbers for each slot, in slot order
-  DType compute_type = DType::f32;    // of A
-  bool channel_padding = false;       // the device's rule for 16-bit and 8-bit channels
+  bool compute_copies = false;      // A
+  bool ema = false;                 // E
+  bool first_moments = false;       // M
+  bool second_moments = false;      // V
+  bool norms = false;               // N: kNormsPerSlot numbers for each slot, in slot order
+  DType compute_type = DType::f32;  // of A
+  bool channel_padding = false;     // the device's rule for 16-bit and 8-bit channels
 };
 constexpr int kNormsPerSlot = 2;
 
@@ -45,12 +46,12 @@ constexpr uint64_t kNone = ~uint64_t{0};
 // One parameter's place in the families.
 struct Slot {
   int32_t parameter = -1;
-  uint64_t offset = 0;                // within W, E, G, M and V, bytes; within A half of it
-  uint64_t elements = 0;              // padded
+  uint64_t offset = 0;    // within W, E, G, M and V, bytes; within A half of it
+  uint64_t elements = 0;  // padded
 };
 
 struct Extent {
-  uint64_t offset = 0, bytes = 0;     // in the arena
+  uint64_t offset = 0, bytes = 0;  // in the arena
   uint64_t end() const { return offset + bytes; }
   bool operator==(const Extent&) const = default;
 };
@@ -59,31 +60,31 @@ struct Extent {
 struct Block {
   std::string name;
   Region region = Region::F;
-  uint64_t offset = 0, bytes = 0;     // in the arena
+  uint64_t offset = 0, bytes = 0;  // in the arena
   int32_t first = 0, last = 0;
 };
 
 // How well F or T of one role came out.
 struct LayoutQuality {
-  uint64_t unshared = 0;              // if no two tensors shared bytes
-  uint64_t lower_bound = 0;           // most bytes alive at once: no layout can be smaller
+  uint64_t unshared = 0;     // if no two tensors shared bytes
+  uint64_t lower_bound = 0;  // most bytes alive at once: no layout can be smaller
   uint64_t bytes = 0;
-  std::string method;                 // the heuristic that won
+  std::string method;  // the heuristic that won
 };
 
 struct RolePlan {
   bool present = false;
   std::array<Extent, kRegions> regions{};
-  std::vector<Phase> phases;          // of the nodes
-  std::vector<Block> blocks;          // of F and T
+  std::vector<Phase> phases;  // of the nodes
+  std::vector<Block> blocks;  // of F and T
   LayoutQuality features, temporaries;
 };
 
 struct VariantPlan {
   std::string name;
   Role role = Role::step;
-  std::vector<uint64_t> offsets;      // by TensorId, in the arena; kNone: nothing uses it
-  std::vector<uint64_t> workspaces;   // by node, in the arena; kNone: none needed
+  std::vector<uint64_t> offsets;     // by TensorId, in the arena; kNone: nothing uses it
+  std::vector<uint64_t> workspaces;  // by node, in the arena; kNone: none needed
 };
 
 // The whole plan as plain data.
@@ -92,7 +93,7 @@ struct PlanData {
   std::vector<Slot> slots;
   std::array<RolePlan, kRoles> roles{};
   std::vector<VariantPlan> variants;
-  std::vector<Block> persistent;      // parameters (in W) and the tensors of B, N, R, S and I
+  std::vector<Block> persistent;  // parameters (in W) and the tensors of B, N, R, S and I
 };
 
 // Where everything lies, decided before anything runs. Immutable; the same on every rank.
@@ -111,7 +112,7 @@ class MemoryPlan {
   // Offset of a parameter's slot from the base of that family's region.
   uint64_t slot_offset(Region family, int32_t parameter) const;
 
-  std::string dump() const;           // stable text: regions, sizes, reuse, largest tensors
+  std::string dump() const;  // stable text: regions, sizes, reuse, largest tensors
   nlohmann::json json() const;
   const PlanData& data() const { return data_; }
 

@@ -19,11 +19,14 @@ constexpr bool reads_bytes(Op op, size_t input) {
   switch (op) {
     case Op::conv_backward_data:
     case Op::conv_backward_weights:
-    case Op::max_pool_backward: return input != 2;
+    case Op::max_pool_backward:
+      return input != 2;
     case Op::average_pool_backward:
     case Op::pad_backward:
-    case Op::slice_backward: return input != 1;
-    default: return true;
+    case Op::slice_backward:
+      return input != 1;
+    default:
+      return true;
   }
 }
 

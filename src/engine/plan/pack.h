@@ -15,10 +15,10 @@ struct Interval {
 };
 
 struct Packing {
-  std::vector<uint64_t> offsets;      // one an interval
-  uint64_t bytes = 0;                 // the height reached
-  uint64_t lower_bound = 0;           // most bytes alive at one time
-  uint64_t unshared = 0;              // the sum of all
+  std::vector<uint64_t> offsets;  // one an interval
+  uint64_t bytes = 0;             // the height reached
+  uint64_t lower_bound = 0;       // most bytes alive at one time
+  uint64_t unshared = 0;          // the sum of all
   std::string method;
 };
 

@@ -17,12 +17,13 @@ struct SharedTensor {
   DType dtype;
   Shape shape;
   uint64_t bytes;
-  uint64_t offset = 0;                // in the arena, once laid out
+  uint64_t offset = 0;  // in the arena, once laid out
 };
 
 class Planner {
  public:
-  Planner(std::span<const Variant> variants, const PlanOptions& options) : variants_(variants), options_(options) {}
+  Planner(std::span<const Variant> variants, const PlanOptions& options)
+      : variants_(variants), options_(options) {}
 
   PlanData run() {
     check_arguments();
@@ -43,13 +44,13 @@ class Planner {
       require(!v.choices || v.choices->nodes.size() == v.graph->nodes.size(),
               "variant '{}' has {} nodes but choices for {}", v.name, v.graph->nodes.size(),
               v.choices ? v.choices->nodes.size() : 0);
-      require(v.graph->parameters.size() == parameters.size(), "variant '{}' has {} parameters, '{}' has {}", v.name,
-              v.graph->parameters.size(), variants_[0].name, parameters.size());
+      require(v.graph->parameters.size() == parameters.size(), "variant '{}' has {} parameters, '{}' has {}",
+              v.name, v.graph->parameters.size(), variants_[0].name, parameters.size());
       for (size_t i = 0; i < parameters.size(); ++i) {
         const Parameter& p = v.graph->parameters[i];
         require(p.name == parameters[i].name && p.shape == parameters[i].shape,
-                "parameter {} is '{}' {} in variant '{}' and '{}' {} in '{}'", i, p.name, to_string(p.shape), v.name,
-                parameters[i].name, to_string(parameters[i].shape), variants_[0].name);
+                "parameter {} is '{}' {} in variant '{}' and '{}' {} in '{}'", i, p.name, to_string(p.shape),
+                v.name, parameters[i].name, to_string(parameters[i].shape), variants_[0].name);
       }
     }
     require(!options_.compute_copies || is_16bit(options_.compute_type), "compute copies are {}, not 16-bit",
@@ -65,8 +66,8 @@ class Planner {
       const std::vector<bool> found = parameters_that_meet_images(*v.graph);
       for (size_t i = 0; i < images.size(); ++i) images[i] = images[i] || found[i];
     }
-    require(order.size() == parameters.size(), "the slot order has {} entries for {} parameters", order.size(),
-            parameters.size());
+    require(order.size() == parameters.size(), "the slot order has {} entries for {} parameters",
+            order.size(), parameters.size());
     for (const int32_t p : order) {
       require(p >= 0 && size_t(p) < parameters.size() && !seen[size_t(p)],
               "the slot order names parameter {} twice or it does not exist", p);
@@ -79,44 +80,55 @@ class Planner {
 
   bool exists(Region region) const {
     switch (region) {
-      case Region::E: return options_.ema;
-      case Region::A: return options_.compute_copies;
-      case Region::G: return trains_;
-      case Region::M: return options_.first_moments;
-      case Region::V: return options_.second_moments;
-      case Region::N: return options_.norms;
-      default: return true;
+      case Region::E:
+        return options_.ema;
+      case Region::A:
+        return options_.compute_copies;
+      case Region::G:
+        return trains_;
+      case Region::M:
+        return options_.first_moments;
+      case Region::V:
+        return options_.second_moments;
+      case Region::N:
+        return options_.norms;
+      default:
+        return true;
     }
   }
 
   void check_region(const Variant& v, const Tensor& t) const {
-    require(exists(t.region), "variant '{}': tensor '{}' lies in region {}, which this plan leaves out", v.name, t.name,
-            name_of(t.region));
+    require(exists(t.region), "variant '{}': tensor '{}' lies in region {}, which this plan leaves out",
+            v.name, t.name, name_of(t.region));
     if (!is_parameter_family(t.region)) return;
     require(t.parameter >= 0 && size_t(t.parameter) < data_.slots.size(),
-            "variant '{}': tensor '{}' in region {} belongs to no parameter", v.name, t.name, name_of(t.region));
+            "variant '{}': tensor '{}' in region {} belongs to no parameter", v.name, t.name,
+            name_of(t.region));
     const DType type = t.region == Region::A ? options_.compute_type : DType::f32;
-    require(t.dtype == type, "variant '{}': tensor '{}' in region {} is {}, not {}", v.name, t.name, name_of(t.region),
-            name_of(t.dtype), name_of(type));
+    require(t.dtype == type, "variant '{}': tensor '{}' in region {} is {}, not {}", v.name, t.name,
+            name_of(t.region), name_of(t.dtype), name_of(type));
     const Shape& shape = v.graph->parameters[size_t(t.parameter)].shape;
-    require(t.shape.elements() == shape.elements(), "variant '{}': tensor '{}' {} in region {} has not its parameter's size {}",
-            v.name, t.name, to_string(t.shape), name_of(t.region), to_string(shape));
+    require(t.shape.elements() == shape.elements(),
+            "variant '{}': tensor '{}' {} in region {} has not its parameter's size {}", v.name, t.name,
+            to_string(t.shape), name_of(t.region), to_string(shape));
   }
 
   static bool is_shared(const Tensor& t) {
-    return t.alias_of == kNoTensor && t.region != Region::F && t.region != Region::T && !is_parameter_family(t.region);
+    return t.alias_of == kNoTensor && t.region != Region::F && t.region != Region::T &&
+           !is_parameter_family(t.region);
   }
 
   SharedTensor* find_shared(const Tensor& t) {
-    const auto found = std::find_if(shared_.begin(), shared_.end(),
-                                    [&](const SharedTensor& s) { return s.region == t.region && s.name == t.name; });
+    const auto found = std::find_if(shared_.begin(), shared_.end(), [&](const SharedTensor& s) {
+      return s.region == t.region && s.name == t.name;
+    });
     return found == shared_.end() ? nullptr : &*found;
   }
 
   // In the order of first appearance. What a later variant adds comes after what precedes it there, so
   // that each input slot stays in one piece.
   void collect_shared(const Variant& v) {
-    std::array<size_t, kRegions> next{};                 // where an unknown tensor would go, by region
+    std::array<size_t, kRegions> next{};  // where an unknown tensor would go, by region
     std::vector<std::string> names;
     for (const Tensor& t : v.graph->tensors) {
       check_region(v, t);
@@ -136,7 +148,8 @@ class Planner {
     }
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
-    require(twice == names.end(), "variant '{}' has two tensors '{}'", v.name, twice == names.end() ? "" : *twice);
+    require(twice == names.end(), "variant '{}' has two tensors '{}'", v.name,
+            twice == names.end() ? "" : *twice);
   }
 
   void merge_shared(const Variant& v, const Tensor& t, uint64_t bytes, SharedTensor& known) const {
@@ -154,7 +167,8 @@ class Planner {
     for (int r = 0; r < int(Region::F); ++r) {
       const Region region = Region(r);
       const uint64_t begin = offset;
-      if (is_parameter_family(region) && exists(region)) offset += region == Region::A ? family_bytes_ / 2 : family_bytes_;
+      if (is_parameter_family(region) && exists(region))
+        offset += region == Region::A ? family_bytes_ / 2 : family_bytes_;
       if (region == Region::W) list_parameters(begin);
       if (region == Region::N && exists(region)) {
         const uint64_t bytes = slot_bytes(DType::f32, kNormsPerSlot * data_.slots.size());
@@ -176,8 +190,8 @@ class Planner {
 
   void list_parameters(uint64_t begin) {
     for (const Slot& s : data_.slots)
-      data_.persistent.push_back({variants_[0].graph->parameters[size_t(s.parameter)].name, Region::W, begin + s.offset,
-                                  slot_bytes(DType::f32, s.elements)});
+      data_.persistent.push_back({variants_[0].graph->parameters[size_t(s.parameter)].name, Region::W,
+                                  begin + s.offset, slot_bytes(DType::f32, s.elements)});
   }
 
   // Everything but F and T.
@@ -189,8 +203,8 @@ class Planner {
                        std::vector<uint64_t>(v.graph->nodes.size(), kNone)};
       for (size_t i = 0; i < plan.offsets.size(); ++i) {
         const Tensor& t = v.graph->at(v.graph->storage(TensorId(i)));
-        require(t.region == v.graph->tensors[i].region, "variant '{}': '{}' aliases a tensor of another region", v.name,
-                v.graph->tensors[i].name);
+        require(t.region == v.graph->tensors[i].region,
+                "variant '{}': '{}' aliases a tensor of another region", v.name, v.graph->tensors[i].name);
         const uint64_t base = data_.roles[0].regions[size_t(t.region)].offset;
         if (is_parameter_family(t.region)) {
           plan.offsets[i] = base + slot_of[size_t(t.parameter)] / (t.region == Region::A ? 2 : 1);
@@ -228,7 +242,7 @@ class Planner {
   std::span<const Variant> variants_;
   const PlanOptions& options_;
   bool trains_ = false;
-  uint64_t family_bytes_ = 0;         // of W
+  uint64_t family_bytes_ = 0;  // of W
   std::vector<SharedTensor> shared_;
   PlanData data_;
 };

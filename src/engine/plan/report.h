@@ -8,8 +8,8 @@
 
 namespace ren {
 
-std::string bytes_text(uint64_t bytes);            // "768 B", "1.5 KiB", "12.3 MiB"
-const char* long_name_of(Region region);           // "weights"
+std::string bytes_text(uint64_t bytes);   // "768 B", "1.5 KiB", "12.3 MiB"
+const char* long_name_of(Region region);  // "weights"
 
 // What occupies most: the largest blocks of all regions, each region's content once. F and T: of the role
 // that needs most.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan/role_layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "engine/plan/liveness.h"
@@ -48,7 +50,8 @@ class RoleLayouter {
       if (b.region != region) continue;
       std::string name = graph_.at(b.tensors[0]).name;
       if (b.tensors.size() > 1) name += fmt::format(" (+{} in place)", b.tensors.size() - 1);
-      add({std::move(name), region, 0, b.bytes, b.first, b.last}, b.bytes * b.tensors.size(), block_offsets_[i]);
+      add({std::move(name), region, 0, b.bytes, b.first, b.last}, b.bytes * b.tensors.size(),
+          block_offsets_[i]);
     }
   }
 
@@ -58,8 +61,10 @@ class RoleLayouter {
       for (const Variant* v : variants_)
         if (v->choices) bytes = std::max(bytes, align_up(v->choices->nodes[i].workspace_bytes));
       if (bytes == 0) continue;
-      add({"workspace of " + graph_.nodes[i].name, Region::T, 0, bytes, int32_t(i), int32_t(i)}, bytes,
-          result_.workspaces[i]);
+      const Node& node = graph_.nodes[i];
+      add({fmt::format("workspace of {} '{}'", name_of(node.op), node.name), Region::T, 0, bytes, int32_t(i),
+           int32_t(i)},
+          bytes, result_.workspaces[i]);
     }
   }
 

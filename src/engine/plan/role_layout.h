@@ -12,8 +12,8 @@ namespace ren {
 // F and T of one role: one layout for all its variants, every block as large as the largest needs it.
 struct RoleLayout {
   Extent features, temporaries;
-  std::vector<uint64_t> offsets;      // by TensorId; kNone outside F and T, or unused
-  std::vector<uint64_t> workspaces;   // by node
+  std::vector<uint64_t> offsets;     // by TensorId; kNone outside F and T, or unused
+  std::vector<uint64_t> workspaces;  // by node
   std::vector<Block> blocks;
   LayoutQuality feature_quality, temporary_quality;
 };

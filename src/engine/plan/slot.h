@@ -8,14 +8,16 @@
 
 namespace ren {
 
-
 // What a tensor of e elements occupies. A 32-bit slot is exactly twice a 16-bit one, so that
 // W and A stay 2:1; the 16 bytes let vector loads run past the end.
 constexpr uint64_t slot_bytes(DType type, uint64_t e) {
   switch (size_of(type)) {
-    case 1: return align_up(e + 16);
-    case 2: return align_up(2 * e + 16);
-    default: return 2 * align_up(2 * e + 16);
+    case 1:
+      return align_up(e + 16);
+    case 2:
+      return align_up(2 * e + 16);
+    default:
+      return 2 * align_up(2 * e + 16);
   }
 }
 

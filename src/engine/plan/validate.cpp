@@ -66,14 +66,17 @@ class Validator {
       const Region region = Region(r);
       const Extent e = plan_.region(region, role);
       if (e.offset % kAlignment != 0 || e.bytes % kAlignment != 0)
-        add("region {} of role {} is misaligned: {} bytes at {}", name_of(region), name_of(role), e.bytes, e.offset);
+        add("region {} of role {} is misaligned: {} bytes at {}", name_of(region), name_of(role), e.bytes,
+            e.offset);
       if (e.offset < end)
-        add("region {} of role {} begins at {} and overlaps {}, which ends at {}", name_of(region), name_of(role),
-            e.offset, name_of(Region(r - 1)), end);
+        add("region {} of role {} begins at {} and overlaps {}, which ends at {}", name_of(region),
+            name_of(role), e.offset, name_of(Region(r - 1)), end);
       if (e.offset > end)
-        add("region {} of role {} begins at {} and leaves a gap after {}", name_of(region), name_of(role), e.offset, end);
+        add("region {} of role {} begins at {} and leaves a gap after {}", name_of(region), name_of(role),
+            e.offset, end);
       if (is_persistent(region) && e != plan_.region(region, Role(0)))
-        add("region {} lies elsewhere in role {} than in role {}", name_of(region), name_of(role), name_of(Role(0)));
+        add("region {} lies elsewhere in role {} than in role {}", name_of(region), name_of(role),
+            name_of(Role(0)));
       end = e.end();
     }
     largest_end_ = std::max(largest_end_, end);
@@ -90,7 +93,8 @@ class Validator {
       for (size_t i = 0; i < images.size() && i < found.size(); ++i) images[i] = images[i] || found[i];
     }
     if (!options_.slot_order.empty() && options_.slot_order.size() != parameters.size())
-      return add("the slot order has {} entries for {} parameters", options_.slot_order.size(), parameters.size());
+      return add("the slot order has {} entries for {} parameters", options_.slot_order.size(),
+                 parameters.size());
     if (data_.slots.size() != parameters.size())
       return add("there are {} slots for {} parameters", data_.slots.size(), parameters.size());
     for (size_t i = 0; i < data_.slots.size(); ++i) {
@@ -104,7 +108,8 @@ class Validator {
       if (slot.offset != family_bytes_)
         add("the slot of '{}' begins at {}, its predecessor ends at {}", name, slot.offset, family_bytes_);
       const uint64_t elements = padded_elements(parameters[size_t(wanted)], options_, images[size_t(wanted)]);
-      if (slot.elements != elements) add("the slot of '{}' has {} elements, not {}", name, slot.elements, elements);
+      if (slot.elements != elements)
+        add("the slot of '{}' has {} elements, not {}", name, slot.elements, elements);
       const uint64_t bytes = slot_bytes(DType::f32, elements);
       if (bytes != 2 * slot_bytes(DType::f16, elements)) add("W and A are not 2:1 in the slot of '{}'", name);
       family_bytes_ += bytes;
@@ -118,9 +123,12 @@ class Validator {
 
   void check_families() {
     const std::tuple<Region, bool, uint64_t> families[] = {
-        {Region::W, true, family_bytes_},          {Region::E, options_.ema, family_bytes_},
-        {Region::A, options_.compute_copies, family_bytes_ / 2}, {Region::G, trains(), family_bytes_},
-        {Region::M, options_.first_moments, family_bytes_},      {Region::V, options_.second_moments, family_bytes_}};
+        {Region::W, true, family_bytes_},
+        {Region::E, options_.ema, family_bytes_},
+        {Region::A, options_.compute_copies, family_bytes_ / 2},
+        {Region::G, trains(), family_bytes_},
+        {Region::M, options_.first_moments, family_bytes_},
+        {Region::V, options_.second_moments, family_bytes_}};
     for (const auto& [region, exists, bytes] : families) {
       const uint64_t wanted = exists ? bytes : 0;
       if (plan_.region(region).bytes != wanted)
@@ -163,7 +171,8 @@ class Validator {
         if (bytes > 0) add("variant '{}': the {} has no place", variants_[v].name, name);
         continue;
       }
-      if (offset % kAlignment != 0) add("variant '{}': the {} is misaligned: {}", variants_[v].name, name, offset);
+      if (offset % kAlignment != 0)
+        add("variant '{}': the {} is misaligned: {}", variants_[v].name, name, offset);
       check_inside(v, name, Region::T, offset, align_up(bytes));
     }
   }
@@ -171,8 +180,8 @@ class Validator {
   void check_inside(size_t v, const std::string& name, Region region, uint64_t offset, uint64_t bytes) {
     const Extent e = plan_.region(region, variants_[v].role);
     if (offset >= e.offset && offset + bytes <= e.end()) return;
-    add("variant '{}': '{}' ({} bytes at {}) lies outside region {} ({} bytes at {})", variants_[v].name, name, bytes,
-        offset, name_of(region), e.bytes, e.offset);
+    add("variant '{}': '{}' ({} bytes at {}) lies outside region {} ({} bytes at {})", variants_[v].name,
+        name, bytes, offset, name_of(region), e.bytes, e.offset);
   }
 
   void check_family_tensor(size_t v, const Tensor& t, uint64_t offset) {
@@ -183,8 +192,8 @@ class Validator {
     const Extent e = plan_.region(t.region);
     if (e.bytes == 0) return add("'{}' lies in region {}, which is empty", t.name, name_of(t.region));
     if (offset != e.offset + inside)
-      add("variant '{}': '{}' lies at {}, the slot of its parameter in {} at {}", variants_[v].name, t.name, offset,
-          name_of(t.region), e.offset + inside);
+      add("variant '{}': '{}' lies at {}, the slot of its parameter in {} at {}", variants_[v].name, t.name,
+          offset, name_of(t.region), e.offset + inside);
   }
 
   // Within B, N, R, S and I nothing overlaps.
@@ -200,7 +209,8 @@ class Validator {
       for (size_t i = 0; i < graph.tensors.size(); ++i) {
         const Tensor& t = graph.tensors[i];
         if (!is_persistent(t.region) || is_parameter_family(t.region) || t.alias_of != kNoTensor) continue;
-        uint64_t& bytes = places[{plan_.offset(v, TensorId(i)), std::string(name_of(t.region)) + "/" + t.name}];
+        uint64_t& bytes =
+            places[{plan_.offset(v, TensorId(i)), std::string(name_of(t.region)) + "/" + t.name}];
         bytes = std::max(bytes, tensor_bytes(t, options_));
       }
     }
@@ -223,7 +233,8 @@ class Validator {
         const std::string key = t.parameter >= 0 ? std::to_string(t.parameter) : t.name;
         const uint64_t offset = plan_.offset(v, TensorId(i));
         const auto [known, fresh] = shared.try_emplace({int(t.region), key}, offset, v);
-        if (known->second.first != offset) add_differing(t.name, known->second.second, known->second.first, v, offset);
+        if (known->second.first != offset)
+          add_differing(t.name, known->second.second, known->second.first, v, offset);
       }
       size_t& first = firsts[size_t(variants_[v].role)];
       if (first == variants_.size()) first = v;
@@ -232,8 +243,8 @@ class Validator {
   }
 
   void add_differing(const std::string& name, size_t a, uint64_t offset_a, size_t b, uint64_t offset_b) {
-    add("'{}' lies at {} in variant '{}' and at {} in variant '{}'", name, offset_a, variants_[a].name, offset_b,
-        variants_[b].name);
+    add("'{}' lies at {} in variant '{}' and at {} in variant '{}'", name, offset_a, variants_[a].name,
+        offset_b, variants_[b].name);
   }
 
   void check_same_role(size_t a, size_t b) {
@@ -245,7 +256,8 @@ class Validator {
         add_differing(variants_[a].graph->tensors[i].name, a, pa.offsets[i], b, pb.offsets[i]);
     for (size_t i = 0; i < pa.workspaces.size(); ++i)
       if (pa.workspaces[i] != pb.workspaces[i])
-        add_differing("workspace of " + variants_[a].graph->nodes[i].name, a, pa.workspaces[i], b, pb.workspaces[i]);
+        add_differing("workspace of " + variants_[a].graph->nodes[i].name, a, pa.workspaces[i], b,
+                      pb.workspaces[i]);
   }
 
   const MemoryPlan& plan_;
