@@ -10,6 +10,7 @@ namespace ren {
 namespace {
 
 constexpr int64_t kTile = 64;     // columns
+constexpr int64_t kRows = 128;           // in a block: as many roundings can pile up in a float
 constexpr int64_t kBlock = 4096;  // values in a block: 16 KiB, half of a level-1 cache
 
 // Sums and then squares around the block's own mean; the second pass finds the block in
@@ -91,7 +92,7 @@ const float* load_block(const void* x, DType type, int64_t first, int64_t rows, 
 void accumulate_columns(const void* x, DType type, int64_t begin, int64_t end, int64_t stride,
                         int64_t columns, Moments* moments) {
   alignas(64) float buffer[kBlock];
-  const int64_t tile = std::min(columns, kTile), block = kBlock / tile;
+  const int64_t tile = std::min(columns, kTile), block = std::min(kRows, kBlock / tile);
   const auto element = int64_t(size_of(type));
   Tile t;
   for (int64_t row = begin; row < end; row += block) {
