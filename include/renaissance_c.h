@@ -96,7 +96,7 @@ enum {
   REN_ERROR_INTERNAL = -12           /* a fault of the library's own: please report it */
 };
 
-/* "invalid_argument" for a status, "?" for an unknown one; static memory. */
+/* "invalid argument" for a status, "?" for an unknown one; static memory. */
 REN_API const char *ren_status_name(int32_t status);
 
 /* The calling thread's last failed call: its status (REN_OK when none failed yet), its text, and

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "data/augment/augmentation.h"
+
+namespace ren::capi {
+
+// Reads "random-resized-crop:0.35-1,flip", as renaissance_c.h lists it; throws invalid_argument
+// with what is understood.
+data::Augmentation parse_augmentation(const std::string& text, int height, int width);
+
+}  // namespace ren::capi

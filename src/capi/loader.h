@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "capi/guard.h"
+#include "data/dataset.h"
+
+namespace ren::capi {
+
+// A batch source behind a handle. Trainers come and go while a loader lives: it takes the first
+// allocator that it is offered and keeps its owner alive, for the slots are made of its memory.
+class LoaderState final : public BatchSource {
+ public:
+  explicit LoaderState(std::unique_ptr<data::Loader> pictures);
+  LoaderState(std::unique_ptr<BatchSource> source, int64_t labels_per_sample)
+      : source_(std::move(source)), labels_per_sample_(labels_per_sample) {}
+
+  const Description& description() const override { return source_->description(); }
+  void use_allocator(HostAllocator& allocator) override;
+  int64_t batches_per_epoch() const override { return source_->batches_per_epoch(); }
+  void start_epoch(int64_t epoch, int64_t first_batch) override;
+  bool next(BatchView& view) override { return source_->next(view); }
+  void request_stop() noexcept override { source_->request_stop(); }
+
+  // Who owns the allocator that use_allocator will bring.
+  void set_owner(std::shared_ptr<void> owner) { offered_owner_ = std::move(owner); }
+  bool has_started() const { return started_; }
+  int64_t labels_per_sample() const { return labels_per_sample_; }
+  data::LoaderReport report() const;
+
+ private:
+  std::shared_ptr<void> owner_, offered_owner_;   // before source_: outlives its slots
+  std::unique_ptr<BatchSource> source_;
+  const data::Loader* pictures_ = nullptr;        // source_, when it reads pictures
+  int64_t labels_per_sample_ = 1;
+  bool started_ = false;
+};
+
+}  // namespace ren::capi
+
+struct ren_loader : ren::capi::Handle<ren::capi::LoaderState, 0x52454e5f4c4f4144> {};

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/report.h"
+
+namespace ren::capi {
+
+void give_report(ren_report** out, Report report) { give_handle(out, std::make_shared<Report>(std::move(report))); }
+
+}  // namespace ren::capi
+
+using namespace ren::capi;
+
+extern "C" {
+
+int32_t ren_report_text(const ren_report* report, char* buffer, size_t capacity, size_t* needed) {
+  return guard([&] { give_text(state_of(report, "report")->text, buffer, capacity, needed); });
+}
+
+int32_t ren_report_json(const ren_report* report, char* buffer, size_t capacity, size_t* needed) {
+  return guard([&] { give_text(state_of(report, "report")->json, buffer, capacity, needed); });
+}
+
+int32_t ren_report_html(const ren_report* report, char* buffer, size_t capacity, size_t* needed) {
+  return guard([&] {
+    const auto& state = state_of(report, "report");
+    if (state->html.empty()) ren::fail(ren::StatusCode::unsupported, "this report has no HTML form");
+    give_text(state->html, buffer, capacity, needed);
+  });
+}
+
+int32_t ren_report_passed(const ren_report* report, int32_t* passed) {
+  return guard([&] {
+    const auto& state = state_of(report, "report");
+    *not_null(passed, "passed") = state->passed ? 1 : 0;
+  });
+}
+
+void ren_report_destroy(ren_report* report) { destroy_handle(report); }
+
+}  // extern "C"

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "capi/guard.h"
+
+namespace ren::capi {
+
+struct Report {
+  std::string text, json, html;   // html empty: there is none
+  bool passed = true;
+};
+
+void give_report(ren_report** out, Report report);
+
+}  // namespace ren::capi
+
+struct ren_report : ren::capi::Handle<ren::capi::Report, 0x52454e5f52505431> {};

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/train/verify.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/status.h"
+
+namespace ren {
+namespace {
+
+constexpr const char* kFormat = "renaissance-golden-1";
+constexpr int kSteps = 3;
+
+std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
+
+double number_of(const SafeTensorsFile& golden, const std::string& key) {
+  const std::string text = golden.metadata_or(key, "");
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size())
+    fail(StatusCode::invalid_data, "the golden file's metadata '{}' is '{}', not a number", key, text);
+  return value;
+}
+
+std::vector<OutputLoss> losses_of(const SafeTensorsFile& golden) {
+  const std::string text = golden.metadata_or("outputs", "");
+  std::vector<OutputLoss> losses;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    const std::string item = text.substr(begin, comma - begin);
+    const size_t colon = item.rfind(':');
+    OutputLoss loss{item.substr(0, colon), 1.0f};
+    if (colon != std::string::npos) {
+      const char* const last = item.data() + item.size();
+      const auto [end, error] = std::from_chars(item.data() + colon + 1, last, loss.weight);
+      if (error != std::errc() || end != last)
+        fail(StatusCode::invalid_data, "the golden file's metadata 'outputs' has '{}'", item);
+    }
+    losses.push_back(std::move(loss));
+    begin = comma + 1;
+  }
+  if (losses.empty()) fail(StatusCode::invalid_data, "the golden file's metadata names no 'outputs'");
+  return losses;
+}
+
+// [n, pixels, c] -> [n, c, pixels], and back with c and pixels swapped.
+std::vector<float> transposed(const std::vector<float>& source, int64_t n, int64_t rows, int64_t columns) {
+  std::vector<float> target(source.size());
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        target[size_t((i * columns + c) * rows + r)] = source[size_t((i * rows + r) * columns + c)];
+  return target;
+}
+
+double largest(const std::vector<double>& values) {
+  double most = 0;
+  for (const double v : values) most = std::max(most, std::abs(v));
+  return most;
+}
+
+struct Batch {
+  std::vector<float> images;       // NHWC
+  std::vector<int32_t> labels;
+};
+
+class Verifier {
+ public:
+  Verifier(const VerifyModel& model, const SafeTensorsFile& golden, const VerifyOptions& options)
+      : model_(model), golden_(golden), options_(options), trains_(golden.metadata_or("content", "") == "train+eval") {
+    result_.case_name = golden.metadata_or("case", "");
+    result_.precision = options.precision;
+    result_.tolerance = options.tolerance > 0 ? options.tolerance : default_tolerance(options.precision);
+  }
+
+  VerifyResult run() {
+    check_golden();
+    batches_.push_back(batch(0));
+    for (int k = 1; trains_ && k < kSteps; ++k) batches_.push_back(batch(k));
+    // FP16 gradients may overflow at the first loss scale, which would skip a step: then all is
+    // done again with a smaller one. The numbers don't depend on it while nothing overflows.
+    for (double scale = 1024; !attempt(scale); scale /= 32)
+      if (scale <= 1)
+        fail(StatusCode::numerical, "the gradients overflow in {} at every loss scale", name_of(options_.precision));
+    return std::move(result_);
+  }
+
+ private:
+  bool half() const { return options_.precision != Precision::fp32; }
+
+  // ---- Is this a golden of that model? ----
+
+  void want(Problems& problems, const std::string& name, const std::vector<int64_t>& shape, bool integers = false) const {
+    const SafeTensor* t = golden_.find(name);
+    if (t == nullptr) {
+      problems.add(name, "is missing in the golden file");
+    } else if (!shape.empty() && t->shape != shape) {
+      problems.add(name, fmt::format("has shape {} in the golden file, {} expected", shape_text(t->shape), shape_text(shape)));
+    } else if (integers != (t->dtype[0] == 'I' || t->dtype[0] == 'U')) {
+      problems.add(name, fmt::format("has type {} in the golden file", t->dtype));
+    }
+  }
+
+  std::string input_name(int step) const { return fmt::format("step{}/input/{}", step, model_.input); }
+
+  void check_golden() const {
+    if (golden_.metadata_or("format", "") != kFormat)
+      fail(StatusCode::invalid_data, "this is no golden file: its format is '{}', not '{}'",
+           golden_.metadata_or("format", ""), kFormat);
+    const std::string content = golden_.metadata_or("content", "");
+    Problems problems;
+    if (content != "train+eval" && content != "eval") problems.add("content", fmt::format("is '{}'", content));
+    const Graph& graph = model_.state.graph;
+    const Shape in = graph.at(graph.input).shape;
+    const SafeTensor* first = golden_.find(input_name(0));
+    if (first == nullptr || first->shape.size() != 4 || first->shape[0] < 1) {
+      problems.add(input_name(0), fmt::format("is missing or not a batch of pictures; the model's input is '{}'", model_.input));
+      problems.throw_if_any(StatusCode::invalid_data, "the golden file does not belong to this model");
+    }
+    const int64_t n = first->shape[0];
+    for (int k = 0; k < (trains_ ? kSteps : 1); ++k) {
+      want(problems, input_name(k), {n, in.c, in.h, in.w});
+      if (!trains_) continue;
+      want(problems, fmt::format("step{}/target", k), {}, true);
+      want(problems, fmt::format("step{}/loss", k), {});
+    }
+    for (const GraphOutput& o : graph.outputs) {
+      want(problems, "eval/output/" + o.name, {});
+      if (trains_) want(problems, "step0/output/" + o.name, {});
+    }
+    if (trains_) check_training(problems);
+    problems.throw_if_any(StatusCode::invalid_data, "the golden file does not belong to this model");
+  }
+
+  void check_training(Problems& problems) const {
+    const std::string loss = golden_.metadata_or("loss", ""), optimizer = golden_.metadata_or("optimizer", "");
+    if (loss != "cross_entropy" && loss != "pixel_cross_entropy") problems.add("loss", fmt::format("is '{}'", loss));
+    if (optimizer != "sgd") problems.add("optimizer", fmt::format("is '{}'", optimizer));
+    if (golden_.metadata_or("steps", "") != "3") problems.add("steps", fmt::format("is '{}'", golden_.metadata_or("steps", "")));
+    const auto trained = golden_parameters(golden_);
+    if (trained.empty()) problems.add("step0/grad", "has no tensor");
+    const auto& parameters = model_.state.graph.parameters;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const bool golden = std::find(trained.begin(), trained.end(), model_.parameters[i]) != trained.end();
+      if (golden != parameters[i].trainable)
+        problems.add(model_.parameters[i], golden ? "is trained by the golden file, not by the model"
+                                                  : "is trained by the model, not by the golden file");
+    }
+    for (const std::string& name : trained) {
+      if (std::find(model_.parameters.begin(), model_.parameters.end(), name) == model_.parameters.end())
+        problems.add(name, "is trained by the golden file; the model has no such parameter");
+      want(problems, "step2/param/" + name, golden_.at("step0/grad/" + name).shape);
+    }
+    for (const auto& [name, tensor] : golden_.tensors())
+      if (name.starts_with("step2/buffer/") &&
+          std::find(model_.buffers.begin(), model_.buffers.end(), name.substr(13)) == model_.buffers.end())
+        problems.add(name.substr(13), "is a statistic of the golden file; the model has none of that name");
+  }
+
+  Batch batch(int step) const {
+    const SafeTensor& images = golden_.at(input_name(step));
+    const std::vector<double> values = to_doubles(images);
+    Batch b;
+    b.images = transposed({values.begin(), values.end()}, images.shape[0], images.shape[1], images.shape[2] * images.shape[3]);
+    if (!trains_) return b;
+    for (const int64_t label : to_int64(golden_.at(fmt::format("step{}/target", step)))) b.labels.push_back(int32_t(label));
+    return b;
+  }
+
+  // ---- The replay ----
+
+  TrainerOptions trainer_options(double loss_scale) const {
+    TrainerOptions o;
+    o.spec.precision = options_.precision;
+    o.spec.input.image_type = DType::f32;
+    o.batch = golden_.at(input_name(0)).shape[0];
+    o.evaluation_only = !trains_;
+    o.backend = options_.backend;
+    o.device_index = options_.device_index;
+    o.spec.loss_scale.initial = float(loss_scale);
+    if (!trains_) return o;
+    o.spec.loss.outputs = losses_of(golden_);
+    o.spec.loss.label_smoothing = float(number_of(golden_, "label_smoothing"));
+    o.learning_rate = number_of(golden_, "lr");
+    o.momentum = number_of(golden_, "momentum");
+    o.weight_decay = number_of(golden_, "weight_decay");
+    o.spec.optimizer.nesterov = golden_.metadata_or("nesterov", "") == "true";
+    return o;
+  }
+
+  // False when a step was skipped.
+  bool attempt(double loss_scale) {
+    result_.comparisons.clear();
+    result_.notes.clear();
+    result_.loss_scale = half() && trains_ ? loss_scale : 1.0;
+    Trainer trainer(model_.state, trainer_options(loss_scale));
+    result_.device = trainer.engine().device().name();
+    compare_evaluation(trainer);
+    if (!trains_) return true;
+    for (int k = 0; k < kSteps; ++k) {
+      const Batch& b = batches_[size_t(k)];
+      const StepResult r = trainer.step(b.images.data(), b.labels.data(), trainer.options().batch, trainer.options().learning_rate);
+      if (r.skipped) return false;
+      const std::string name = fmt::format("step{}/loss", k);
+      compare(VerifyGroup::loss, name, {float(r.loss)}, bound_of_output(name));
+      if (k == 0) {
+        compare_outputs(trainer);
+        compare_gradients(trainer);
+      }
+    }
+    compare_parameters(trainer);
+    compare_buffers(trainer);
+    return true;
+  }
+
+  void compare_evaluation(Trainer& trainer) {
+    const auto outputs = trainer.predict(batches_[0].images.data(), trainer.options().batch);
+    const Graph& graph = model_.state.graph;
+    for (size_t i = 0; i < graph.outputs.size(); ++i) {
+      const std::string name = "eval/output/" + graph.outputs[i].name;
+      compare(VerifyGroup::evaluation, name, as_file(graph.at(graph.outputs[i].value).shape, outputs[i]), bound_of_output(name));
+    }
+  }
+
+  void compare_outputs(Trainer& trainer) {
+    Engine& engine = trainer.engine();
+    const Graph& graph = engine.variants()[0].graph;   // the step's
+    for (const GraphOutput& o : graph.outputs) {
+      const std::string name = "step0/output/" + o.name;
+      compare(VerifyGroup::output, name, as_file(graph.at(o.value).shape, engine.read(0, o.value)), bound_of_output(name));
+    }
+  }
+
+  void compare_gradients(const Trainer& trainer) {
+    double most = 0;   // G of the table of bounds
+    for (const std::string& name : golden_parameters(golden_))
+      most = std::max(most, largest(to_doubles(golden_.at("step0/grad/" + name))));
+    for_trained([&](int32_t i, const std::string& name) {
+      const std::string full = "step0/grad/" + name;
+      const double size = largest(to_doubles(golden_.at(full)));
+      // Zero in exact arithmetic: what is left is rounding, which knows no scale but G. In 16 bits
+      // it is the rounding of each summand, not of the sum.
+      const double bound = size < 1e-6 * most ? (half() ? 1.0 : 0.1) * result_.tolerance * most
+                                              : result_.tolerance * (size + 0.01 * most);
+      compare(VerifyGroup::gradient, full, model_.parameter_to_file(i, trainer.parameter(i, Region::G)), bound);
+    });
+  }
+
+  void compare_parameters(const Trainer& trainer) {
+    for_trained([&](int32_t i, const std::string& name) {
+      const std::string full = "step2/param/" + name;
+      const std::vector<double> ref = to_doubles(golden_.at(full));
+      const std::vector<float> initial = model_.parameter_to_file(i, model_.state.parameters[size_t(i)]);
+      double change = 0;
+      for (size_t k = 0; k < std::min(ref.size(), initial.size()); ++k)
+        change = std::max(change, std::abs(ref[k] - double(initial[k])));
+      const std::vector<float> now = model_.parameter_to_file(i, trainer.parameter(i));
+      compare(VerifyGroup::parameter, full, now, result_.tolerance * (largest(ref) + 1e-3));
+      // Three small steps hardly move a weight: this bound is the one that sees a wrong optimizer.
+      // 10 tolerances in FP32; in 16 bits 3, as the change is a sum of gradients that are each
+      // within one tolerance.
+      const double factor = (half() ? 3.0 : 10.0) * result_.tolerance;
+      compare(VerifyGroup::change, full, now, factor * (change + 3e-3 * largest(ref) + 1e-6));
+    });
+  }
+
+  void compare_buffers(const Trainer& trainer) {
+    for (size_t i = 0; i < model_.buffers.size(); ++i) {
+      const std::string full = "step2/buffer/" + model_.buffers[i];
+      if (golden_.find(full) == nullptr) {
+        result_.notes.push_back(fmt::format("statistic '{}' is not in the golden file", model_.buffers[i]));
+        continue;
+      }
+      const double bound = result_.tolerance * (largest(to_doubles(golden_.at(full))) + 1e-3);
+      compare(VerifyGroup::buffer, full, model_.buffer_to_file(int32_t(i), trainer.buffer(int32_t(i))), bound);
+    }
+  }
+
+  // ---- Comparing ----
+
+  template <typename Body>
+  void for_trained(Body&& body) {
+    const auto& parameters = model_.state.graph.parameters;
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].trainable) body(int32_t(i), model_.parameters[i]);
+  }
+
+  static std::vector<float> as_file(const Shape& s, const std::vector<float>& engine) {
+    const int64_t n = int64_t(engine.size()) / (s.h * s.w * s.c);
+    return transposed(engine, n, s.h * s.w, s.c);
+  }
+
+  double bound_of_output(const std::string& name) const { return result_.tolerance * largest(to_doubles(golden_.at(name))); }
+
+  void compare(VerifyGroup group, const std::string& name, const std::vector<float>& values, double bound) {
+    const std::vector<double> ref = to_doubles(golden_.at(name));
+    if (ref.size() != values.size())
+      fail(StatusCode::invalid_data, "'{}' has {} values in the golden file, {} here", name, ref.size(), values.size());
+    Comparison c{group, name, 0, bound};
+    for (size_t i = 0; i < ref.size(); ++i) {
+      const double difference = std::abs(double(values[i]) - ref[i]);
+      if (!(difference <= c.error)) c.error = difference;   // NaN enters, and stays
+      if (std::isnan(c.error)) break;
+    }
+    result_.comparisons.push_back(std::move(c));
+  }
+
+  const VerifyModel& model_;
+  const SafeTensorsFile& golden_;
+  const VerifyOptions& options_;
+  const bool trains_;
+  std::vector<Batch> batches_;
+  VerifyResult result_;
+};
+
+// Larger is worse; NaN is worst.
+bool better(const Comparison& a, const Comparison& b) {
+  if (std::isnan(a.ratio())) return false;
+  return std::isnan(b.ratio()) || a.ratio() < b.ratio();
+}
+
+nlohmann::json json_number(double v) { return std::isfinite(v) ? nlohmann::json(v) : nlohmann::json(fmt::format("{}", v)); }
+
+nlohmann::json json_of(const Comparison& c) {
+  return {{"group", name_of(c.group)}, {"tensor", c.tensor}, {"error", json_number(c.error)}, {"bound", json_number(c.bound)},
+          {"ratio", json_number(c.ratio())}};
+}
+
+}  // namespace
+
+double default_tolerance(Precision precision) { return precision == Precision::fp32 ? 1e-4 : 3e-2; }
+
+const char* name_of(VerifyGroup group) {
+  switch (group) {
+    case VerifyGroup::evaluation: return "evaluation";
+    case VerifyGroup::output: return "output";
+    case VerifyGroup::loss: return "loss";
+    case VerifyGroup::gradient: return "gradient";
+    case VerifyGroup::parameter: return "parameter";
+    case VerifyGroup::change: return "change";
+    case VerifyGroup::buffer: return "statistic";
+  }
+  return "?";
+}
+
+std::vector<std::string> golden_parameters(const SafeTensorsFile& golden) {
+  const std::string prefix = "step0/grad/";
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : golden.tensors())
+    if (name.starts_with(prefix)) names.push_back(name.substr(prefix.size()));
+  return names;
+}
+
+VerifyResult verify_golden(const VerifyModel& model, const SafeTensorsFile& golden, const VerifyOptions& options) {
+  return Verifier(model, golden, options).run();
+}
+
+bool VerifyResult::passed() const {
+  return !comparisons.empty() &&
+         std::all_of(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.passes(); });
+}
+
+std::string VerifyResult::text() const {
+  std::string out = fmt::format("{}: {} on {}, tolerance {:g}\n", case_name.empty() ? "golden" : case_name,
+                                ren::name_of(precision), device, tolerance);
+  for (int g = 0; g < kVerifyGroups; ++g) {
+    const Comparison* worst = nullptr;
+    size_t count = 0;
+    for (const Comparison& c : comparisons) {
+      if (int(c.group) != g) continue;
+      ++count;
+      if (worst == nullptr || better(*worst, c)) worst = &c;
+    }
+    if (worst == nullptr) continue;
+    out += fmt::format("  {:<10} {:>4} compared, worst {:.3g} of its bound (error {:.2e}, bound {:.2e}): {}\n",
+                       name_of(VerifyGroup(g)), count, worst->ratio(), worst->error, worst->bound, worst->tensor);
+  }
+  for (const Comparison& c : comparisons)
+    if (!c.passes())
+      out += fmt::format("FAILED {} '{}': error {:.3e}, bound {:.3e}\n", name_of(c.group), c.tensor, c.error, c.bound);
+  for (const std::string& note : notes) out += "note: " + note + "\n";
+  out += passed() ? "passed\n" : "failed\n";
+  return out;
+}
+
+nlohmann::json VerifyResult::json() const {
+  nlohmann::json j = {{"event", "verify"}, {"case", case_name}, {"device", device}, {"precision", ren::name_of(precision)},
+                      {"tolerance", tolerance}, {"passed", passed()}, {"loss_scale", loss_scale}, {"notes", notes}};
+  j["groups"] = nlohmann::json::object();
+  j["failures"] = nlohmann::json::array();
+  std::map<std::string, std::pair<size_t, const Comparison*>> groups;
+  for (const Comparison& c : comparisons) {
+    auto& [count, worst] = groups[name_of(c.group)];
+    ++count;
+    if (worst == nullptr || better(*worst, c)) worst = &c;
+    if (!c.passes()) j["failures"].push_back(json_of(c));
+  }
+  for (const auto& [name, group] : groups) j["groups"][name] = {{"count", group.first}, {"worst", json_of(*group.second)}};
+  return j;
+}
+
+}  // namespace ren

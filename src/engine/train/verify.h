@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/base/safetensors.h"
+#include "engine/train/trainer.h"
+
+namespace ren {
+
+// A model as a golden file speaks of it: by the file's tensor names, in the file's layout.
+struct VerifyModel {
+  ModelState state;
+  std::string input;                                       // the graph input's name
+  std::vector<std::string> parameters, buffers;            // by Graph::parameters and Graph::buffers
+  using ToFile = std::function<std::vector<float>(int32_t index, const std::vector<float>& engine)>;
+  ToFile parameter_to_file, buffer_to_file;
+};
+
+struct VerifyOptions {
+  Precision precision = Precision::fp32;
+  double tolerance = 0;            // 0: default_tolerance(precision)
+  const Backend* backend = nullptr;
+  int device_index = 0;
+};
+
+// 1e-4 in FP32, where a right engine stays within half of the bounds; 3e-2 in 16 bits, where
+// activations carry 8 to 11 significant bits through tens of layers.
+double default_tolerance(Precision precision);
+
+enum class VerifyGroup : uint8_t { evaluation, output, loss, gradient, parameter, change, buffer };
+constexpr int kVerifyGroups = 7;
+const char* name_of(VerifyGroup group);
+
+// The largest difference within one golden tensor, and what it may be.
+struct Comparison {
+  VerifyGroup group = VerifyGroup::output;
+  std::string tensor;              // its name in the golden file
+  double error = 0, bound = 0;
+  double ratio() const { return bound > 0 ? error / bound : error; }
+  bool passes() const { return error <= bound; }           // false for NaN
+};
+
+struct VerifyResult {
+  std::string case_name, device;
+  Precision precision = Precision::fp32;
+  double tolerance = 0;
+  std::vector<Comparison> comparisons;
+  std::vector<std::string> notes;
+  double loss_scale = 1;           // that was used (16 bits)
+
+  bool passed() const;
+  std::string text() const;
+  nlohmann::json json() const;
+};
+
+// The parameters that a golden file trains: the names below step0/grad/. Empty for content=eval.
+std::vector<std::string> golden_parameters(const SafeTensorsFile& golden);
+
+// Replays what PyTorch recorded - inference with the initial values, three training steps - and
+// compares every tensor of the golden file. Throws Error with all reasons when the file is not a
+// golden of this model.
+VerifyResult verify_golden(const VerifyModel& model, const SafeTensorsFile& golden, const VerifyOptions& options);
+
+}  // namespace ren
