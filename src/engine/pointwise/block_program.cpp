@@ -14,7 +14,6 @@ namespace ren {
 // The loops: what one element of the target becomes. a, b and c are buffers, s and t immediates.
 // max and min propagate NaN; with an immediate the operand's NaN wins by failing the comparison.
 #define REN_LOOPS(X)                                             \
-  X(copy, a[i])                                                  \
   X(fill, s)                                                     \
   X(add, a[i] + b[i])                                            \
   X(add_s, a[i] + s)                                             \
@@ -294,15 +293,12 @@ class BlockCompiler {
     }
   }
 
-  // Outputs that are an operand, a constant or another output.
   void finish_outputs() {
     for (size_t k = 0; k < e_.outputs.size(); ++k) {
       const int32_t id = e_.outputs[k];
       const int16_t target = int16_t(first_output() + int(k));
-      if (is_constant(id))
-        p_.steps_.push_back({Loop::fill, target, -1, -1, -1, {value(id), 0}});
-      else if (buffer_[size_t(id)] != target)
-        p_.steps_.push_back({Loop::copy, target, buffer_[size_t(id)], -1, -1, {}});
+      if (is_constant(id)) p_.steps_.push_back({Loop::fill, target, -1, -1, -1, {value(id), 0}});
+      p_.sources_.push_back(is_constant(id) ? target : buffer_[size_t(id)]);
     }
   }
 
@@ -327,6 +323,8 @@ void BlockProgram::run(float* const* buffers, int count) const noexcept {
 
 bool BlockProgram::reads_after_write(int input, int output) const {
   const int target = inputs_ + int(randoms_.size()) + output;
+  for (int k = 0; k < outputs_; ++k)
+    if (k != output && sources_[size_t(k)] == input) return true;   // taken over when all is done
   bool written = false;
   for (const Step& s : steps_) {
     if (written && (s.a == input || s.b == input || s.c == input)) return true;

@@ -31,8 +31,10 @@ class BlockProgram {
   int temporaries() const { return temporaries_; }
   int buffers() const { return inputs_ + int(randoms_.size()) + outputs_ + temporaries_; }
 
-  // Each buffer holds `count` floats; outputs are written, also used as temporaries.
+  // Each buffer holds `count` floats. Afterwards output k is in the buffer source(k): its own,
+  // or that of the operand or other output that it merely repeats.
   void run(float* const* buffers, int count) const noexcept;
+  int source(int output) const { return sources_[size_t(output)]; }
 
   // Whether `input` is still read after `output` was written: then the two must not share memory.
   bool reads_after_write(int input, int output) const;
@@ -49,6 +51,7 @@ class BlockProgram {
   int inputs_ = 0, outputs_ = 0, temporaries_ = 0;
   std::vector<Random> randoms_;
   std::vector<Step> steps_;
+  std::vector<int16_t> sources_;
 };
 
 }  // namespace ren
