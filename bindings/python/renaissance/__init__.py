@@ -5,8 +5,9 @@
     renaissance.export(module, torch.randn(2, 3, 224, 224), 'model.onnx')
     renaissance.record_golden(module, 'model.onnx', 'model.golden.safetensors')
 
-export() and record_golden() need PyTorch and onnx; load_library() needs the
-engine's shared library. Each is imported when it is first used. From a shell:
+and the engine itself: Model, Dataset, Loader, Trainer, verify, doctor (see the
+module renaissance.engine). export() and record_golden() need PyTorch and onnx, the
+engine its shared library; each is imported when it is first used. From a shell:
 `python -m renaissance export --help`, `python -m renaissance golden --help`.
 """
 __version__ = '0.1.0'
@@ -20,6 +21,8 @@ _HOMES = {
     'load_library': 'native',
     'LibraryNotFound': 'native',
 }
+_HOMES.update(dict.fromkeys(('Model', 'Dataset', 'Loader', 'Trainer', 'Report', 'Error', 'verify', 'doctor',
+                             'set_compute_threads'), 'engine'))
 __all__ = sorted(_HOMES)
 
 
