@@ -58,7 +58,7 @@ class Device {
   virtual void wait(uint64_t ticket) = 0;
   virtual void synchronize() = 0;                // throws `device` on any earlier failure
 
-  // Makes a program of bound kernels. The GPU runs each once before it captures.
+  // Makes a program of bound kernels. Nothing runs yet: memory stays as it is.
   virtual std::unique_ptr<Program> make_program(std::vector<std::unique_ptr<Kernel>> kernels) = 0;
 };
 

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/dtype.h"
+
+namespace ren::cuda {
+
+class CudaDevice;
+
+enum class ConvolutionKind : uint8_t { forward, backward_data, backward_weights };
+
+// One convolution in the sizes of ConvAttributes; the three tensors keep their names in each kind:
+// x [N,H,W,C], w [K,R,S,C/groups], y [N,P,Q,K].
+struct ConvolutionProblem {
+  ConvolutionKind kind = ConvolutionKind::forward;
+  DType x_type = DType::f32, w_type = DType::f32, y_type = DType::f32;
+  int64_t n = 1, h = 1, w = 1, c = 1, k = 1, r = 1, s = 1, p = 1, q = 1;
+  int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+  int64_t groups = 1;
+
+  std::string text() const;   // complete: the key of cached choices
+  double operations() const { return 2.0 * double(n * p * q) * double(k * r * s) * double(c / groups); }
+};
+
+// An engine of the library with its settings, as measured.
+struct ConvolutionChoice {
+  std::string name;                  // the library's own, for people
+  int64_t engine = 0;
+  std::vector<int64_t> knobs;        // pairs of type and value
+  int64_t workspace = 0;
+  float microseconds = 0;
+};
+
+// cuDNN's convolutions on one device. Only deterministic engines that compute in FP32 are taken,
+// and without TF32 when the data are FP32.
+class ConvolutionLibrary {
+ public:
+  explicit ConvolutionLibrary(CudaDevice& device);
+  ~ConvolutionLibrary();
+  ConvolutionLibrary(const ConvolutionLibrary&) = delete;
+  ConvolutionLibrary& operator=(const ConvolutionLibrary&) = delete;
+
+  // The fastest engine, measured once for each problem and remembered on disk; nothing when the
+  // library has none, and then `refusal` says why.
+  std::optional<ConvolutionChoice> choose(const ConvolutionProblem& problem, std::string* refusal = nullptr);
+
+  struct Plan;
+  std::shared_ptr<Plan> plan(const ConvolutionProblem& problem, const ConvolutionChoice& choice);   // throws device
+  // Enqueues on the device's stream; throws device.
+  void execute(Plan& plan, const void* x, const void* w, const void* y, void* workspace);
+
+ private:
+  struct State;
+  std::shared_ptr<Plan> try_plan(const ConvolutionProblem& problem, const ConvolutionChoice& choice, std::string& why);
+  std::optional<ConvolutionChoice> measure(const ConvolutionProblem& problem, std::string& why);
+
+  CudaDevice& device_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ren::cuda

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every kernel source begins with. No header of the toolkit is needed: 16-bit floats
+// are their bits here, and arithmetic is FP32.
+
+using int64 = long long;
+using uint64 = unsigned long long;
+
+struct f32 { float bits; };
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+struct i32 { int bits; };
+struct u8 { unsigned char bits; };
+struct i8 { signed char bits; };
+
+// One element between its storage, as the low bits of a word, and FP32.
+template <typename T> struct Codec;
+template <> struct Codec<f32> {
+  static __device__ float decode(unsigned word) { return __uint_as_float(word); }
+  static __device__ unsigned encode(float value) { return __float_as_uint(value); }
+};
+template <> struct Codec<f16> {
+  static __device__ float decode(unsigned word) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)word));
+    return value;
+  }
+  static __device__ unsigned encode(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+  }
+};
+template <> struct Codec<bf16> {
+  static __device__ float decode(unsigned word) { return __uint_as_float(word << 16); }
+  static __device__ unsigned encode(float value) {
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+  }
+};
+template <> struct Codec<i32> {
+  static __device__ float decode(unsigned word) { return float(int(word)); }
+  static __device__ unsigned encode(float value) { return unsigned(int(value)); }
+};
+template <> struct Codec<u8> {
+  static __device__ float decode(unsigned word) { return float(word & 255u); }
+  static __device__ unsigned encode(float value) { return unsigned(value) & 255u; }
+};
+template <> struct Codec<i8> {
+  static __device__ float decode(unsigned word) { return float((signed char)(word & 255u)); }
+  static __device__ unsigned encode(float value) { return unsigned(int(value)) & 255u; }
+};
+
+// V neighbouring elements, moved by the widest accesses that fit; the address is aligned to
+// the whole, or to 16 bytes when that is less.
+template <typename T, int V>
+struct Vec {
+  static constexpr int kBytes = int(sizeof(T)) * V;
+  static constexpr int kWords = (kBytes + 3) / 4;
+  unsigned words[kWords];
+
+  static __device__ Vec load(const T* p) {
+    Vec r;
+    if constexpr (kBytes % 16 == 0) {
+#pragma unroll
+      for (int i = 0; i < kBytes / 16; ++i) {
+        const uint4 q = reinterpret_cast<const uint4*>(p)[i];
+        r.words[4 * i] = q.x, r.words[4 * i + 1] = q.y, r.words[4 * i + 2] = q.z, r.words[4 * i + 3] = q.w;
+      }
+    } else if constexpr (kBytes == 8) {
+      const uint2 q = *reinterpret_cast<const uint2*>(p);
+      r.words[0] = q.x, r.words[1] = q.y;
+    } else if constexpr (kBytes == 4) {
+      r.words[0] = *reinterpret_cast<const unsigned*>(p);
+    } else if constexpr (kBytes == 2) {
+      r.words[0] = *reinterpret_cast<const unsigned short*>(p);
+    } else {
+      static_assert(kBytes == 1, "no access of this size");
+      r.words[0] = *reinterpret_cast<const unsigned char*>(p);
+    }
+    return r;
+  }
+  __device__ void store(T* p) const {
+    if constexpr (kBytes % 16 == 0) {
+#pragma unroll
+      for (int i = 0; i < kBytes / 16; ++i)
+        reinterpret_cast<uint4*>(p)[i] =
+            make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
+    } else if constexpr (kBytes == 8) {
+      *reinterpret_cast<uint2*>(p) = make_uint2(words[0], words[1]);
+    } else if constexpr (kBytes == 4) {
+      *reinterpret_cast<unsigned*>(p) = words[0];
+    } else if constexpr (kBytes == 2) {
+      *reinterpret_cast<unsigned short*>(p) = (unsigned short)words[0];
+    } else {
+      *reinterpret_cast<unsigned char*>(p) = (unsigned char)words[0];
+    }
+  }
+
+  // `i` must be a constant once loops are unrolled, or the words go to local memory.
+  __device__ unsigned raw(int i) const {
+    constexpr int kEach = 4 / int(sizeof(T));
+    if constexpr (kEach == 1) return words[i];
+    else return (words[i / kEach] >> (i % kEach * 8 * int(sizeof(T)))) & ((1u << (8 * sizeof(T))) - 1u);
+  }
+  __device__ void set_raw(int i, unsigned value) {
+    constexpr int kEach = 4 / int(sizeof(T));
+    if constexpr (kEach == 1) words[i] = value;
+    else if (i % kEach == 0) words[i / kEach] = value;
+    else words[i / kEach] |= value << (i % kEach * 8 * int(sizeof(T)));
+  }
+  __device__ float get(int i) const { return Codec<T>::decode(raw(i)); }
+  // In the order i = 0, 1, ... : the first of a word clears it.
+  __device__ void set(int i, float value) { set_raw(i, Codec<T>::encode(value)); }
+};
+
+template <typename T> __device__ float load_one(const T* p) { return Vec<T, 1>::load(p).get(0); }
+template <typename T> __device__ void store_one(T* p, float value) {
+  Vec<T, 1> r;
+  r.set(0, value);
+  r.store(p);
+}
+
+// NaN wins, as in PyTorch.
+__device__ inline float maximum(float a, float b) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+__device__ inline float minimum(float a, float b) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+
+// A sum that keeps its rounding error (Kahan): thousands of terms without drift.
+struct Sum {
+  float value = 0.0f, lost = 0.0f;
+  __device__ void add(float x) {
+    const float y = x - lost, t = value + y;
+    lost = (t - value) - y;
+    value = t;
+  }
+  __device__ float result() const { return value; }
+};
+struct Maximum {
+  float value = -__int_as_float(0x7f800000);
+  __device__ void add(float x) { value = maximum(value, x); }
+  __device__ float result() const { return value; }
+};
+
+// Over the 32 lanes in a fixed tree; every lane gets the result.
+template <typename Combine>
+__device__ float warp_reduce(float value, Combine combine) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) value = combine(value, __shfl_xor_sync(0xffffffffu, value, mask));
+  return value;
+}

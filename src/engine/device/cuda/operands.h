@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/device/cuda/kernel_source.h"
+#include "engine/ir/graph.h"
+#include "engine/pointwise/expression.h"
+
+namespace ren::cuda {
+
+// How an expression's operands are read at V neighbouring elements of an index space in NHWC
+// order: which are vectors, which repeat, and at what offset. Everything becomes constants of the
+// generated lines.
+class Operands {
+ public:
+  // The first expression.inputs inputs of the node; `full` is their broadcast shape.
+  Operands(const Graph& graph, const Node& node, const Expression& expression);
+
+  const Shape& full() const { return full_; }
+  // The largest power of two, up to `limit`, that keeps every access inside one run of neighbours.
+  int widest(int limit) const;
+  int natural_width() const { return natural_width_; }   // elements in 16 bytes of the narrowest operand
+
+  // "const f16* x0, const f32* x1, const int* random_state," - each followed by a comma
+  std::string parameters() const;
+  // Declarations of what each operand gives at element `e`.
+  std::string loads(int width) const;
+  // The statements of element e + v, and one text for each output.
+  std::string evaluate(std::vector<std::string>& outputs) const;
+  size_t count() const { return operands_.size(); }
+  bool random() const { return random_; }   // the input after the operands is the random state
+
+ private:
+  struct Operand {
+    DType type;
+    Shape shape;
+    std::vector<int64_t> strides;   // by merged dimension; 0: repeats
+    bool full = false;
+  };
+  std::string offset(const Operand& operand) const;
+
+  const Expression& expression_;
+  Shape full_;
+  std::vector<int64_t> extents_;    // merged dimensions, outermost first
+  std::vector<Operand> operands_;
+  int natural_width_ = 4;
+  bool random_ = false;
+};
+
+// Elements in 16 bytes, at most 8.
+int elements_in_16_bytes(DType type);
+// The largest power of two that divides `value`, at most `limit`.
+int power_of_two_in(int64_t value, int limit);
+
+}  // namespace ren::cuda

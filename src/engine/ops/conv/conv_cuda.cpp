@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/ops/conv/conv.h"
+
+#include <algorithm>
+
+#include "engine/base/memory.h"
+#include "engine/device/cuda/convolution.h"
+#include "engine/device/cuda/launch.h"
+#include "engine/device/cuda/operands.h"
+
+namespace ren {
+namespace {
+
+using namespace cuda;
+constexpr int kThreads = 256;
+
+// How NodeChoice describes a node: form, engine, then pairs of knobs.
+enum Form : int64_t { kDirect, kLibrary, kLibraryNarrow };   // narrow: weight gradient in 16 bits, then widened
+
+ConvolutionProblem problem_of(const Graph& graph, const Node& node) {
+  const auto& a = node.as<ConvAttributes>();
+  ConvolutionProblem p;
+  TensorId x = node.inputs[0], w = node.inputs[1], y = node.outputs[0];
+  if (node.op == Op::conv_backward_data) {
+    p.kind = ConvolutionKind::backward_data;
+    y = node.inputs[0], x = node.outputs[0];
+  } else if (node.op == Op::conv_backward_weights) {
+    p.kind = ConvolutionKind::backward_weights;
+    y = node.inputs[1], w = node.outputs[0];
+  }
+  const Tensor &tx = graph.at(x), &tw = graph.at(w), &ty = graph.at(y);
+  p.x_type = tx.dtype, p.w_type = tw.dtype, p.y_type = ty.dtype;
+  p.n = tx.shape.n, p.h = tx.shape.h, p.w = tx.shape.w, p.c = tx.shape.c;
+  p.k = tw.shape.n, p.r = tw.shape.h, p.s = tw.shape.w, p.p = ty.shape.h, p.q = ty.shape.w;
+  p.stride_h = a.stride_h, p.stride_w = a.stride_w, p.dilation_h = a.dilation_h, p.dilation_w = a.dilation_w;
+  p.pad_top = a.pad_top, p.pad_left = a.pad_left, p.pad_bottom = a.pad_bottom, p.pad_right = a.pad_right;
+  p.groups = a.groups;
+  return p;
+}
+
+KernelSource specialise(const ConvolutionProblem& p) {
+  const bool weights = p.kind == ConvolutionKind::backward_weights;
+  const int64_t largest = std::max({p.n * p.h * p.w * p.c, p.n * p.p * p.q * p.k, p.k * p.r * p.s * p.c});
+  KernelSource source("conv.cu");
+  source.index_type(largest)
+      .define("X", p.x_type)
+      .define("WT", weights ? p.x_type : p.w_type)
+      .define("DW", weights ? p.w_type : DType::f32)
+      .define("Y", p.y_type)
+      .define("N", p.n)
+      .define("H", p.h)
+      .define("W", p.w)
+      .define("C", p.c)
+      .define("K", p.k)
+      .define("R", p.r)
+      .define("S", p.s)
+      .define("P", p.p)
+      .define("Q", p.q)
+      .define("CG", p.c / p.groups)
+      .define("KG", p.k / p.groups)
+      .define("STRIDE_H", p.stride_h)
+      .define("STRIDE_W", p.stride_w)
+      .define("DILATION_H", p.dilation_h)
+      .define("DILATION_W", p.dilation_w)
+      .define("PAD_TOP", p.pad_top)
+      .define("PAD_LEFT", p.pad_left)
+      .define("V", int64_t{power_of_two_in(p.k, elements_in_16_bytes(p.y_type))});
+  return source;
+}
+
+// The same problem with the weight gradient in the data's 16 bits.
+ConvolutionProblem narrowed(ConvolutionProblem p) {
+  p.w_type = p.x_type;
+  return p;
+}
+
+uint64_t weight_bytes(const ConvolutionProblem& p) {
+  return align_up(uint64_t(p.k * p.r * p.s * (p.c / p.groups)) * size_of(p.w_type));
+}
+
+bool has_bias(const Node& node) {
+  return node.op == Op::conv && node.inputs.size() > 2 && node.inputs[2] != kNoTensor;
+}
+
+NodeChoice library_choice(const ConvolutionChoice& c, Form form, uint64_t extra) {
+  NodeChoice choice{"cudnn:" + c.name, uint64_t(c.workspace) + extra, {form, c.engine}};
+  choice.knobs.insert(choice.knobs.end(), c.knobs.begin(), c.knobs.end());
+  return choice;
+}
+
+NodeChoice prepare(const PrepareContext& context) {
+  CudaDevice& device = cuda_device(context.device);
+  const ConvolutionProblem p = problem_of(context.graph, context.node);
+  NodeChoice choice{"own:direct", 0, {kDirect}};
+  if (device.compiles_only()) {
+    device.kernels().request(specialise(p));
+    return choice;
+  }
+  const auto chosen = device.convolutions().choose(p);
+  float best = 1e30f;
+  if (chosen) {
+    choice = library_choice(*chosen, kLibrary, 0);
+    best = chosen->microseconds;
+  }
+  if (p.kind == ConvolutionKind::backward_weights && is_16bit(p.x_type) && p.w_type == DType::f32) {
+    constexpr float kWidening = 3.0f;   // a kernel more, in microseconds
+    const ConvolutionProblem narrow = narrowed(p);
+    if (const auto other = device.convolutions().choose(narrow); other && other->microseconds + kWidening < best)
+      choice = library_choice(*other, kLibraryNarrow, weight_bytes(narrow));
+  }
+  if (choice.knobs[0] != kLibrary || has_bias(context.node)) device.kernels().request(specialise(p));
+  return choice;
+}
+
+void bind_direct(LaunchList& list, const BindContext& context, const ConvolutionProblem& p,
+                 std::shared_ptr<CompiledModule> module) {
+  CudaDevice& device = cuda_device(context.device);
+  std::byte *const *in = context.inputs.data(), *out = context.outputs[0];
+  switch (p.kind) {
+    case ConvolutionKind::forward:
+      list.kernel(module, "conv_forward", grid_for(device, p.n * p.p * p.q * p.k, kThreads, 32), {kThreads}, in[0], in[1],
+                  has_bias(context.node) ? in[2] : nullptr, out);
+      break;
+    case ConvolutionKind::backward_data:
+      list.kernel(module, "conv_backward_data", grid_for(device, p.n * p.h * p.w * p.c, kThreads, 32), {kThreads}, in[0],
+                  in[1], out);
+      break;
+    case ConvolutionKind::backward_weights:
+      list.kernel(module, "conv_backward_weights", {unsigned(p.k * p.r * p.s * (p.c / p.groups))}, {kThreads}, in[0],
+                  in[1], out);
+      break;
+  }
+}
+
+void bind_library(LaunchList& list, const BindContext& context, const ConvolutionProblem& p, Form form,
+                  const std::shared_ptr<CompiledModule>& module) {
+  CudaDevice& device = cuda_device(context.device);
+  ConvolutionLibrary& library = device.convolutions();
+  const ConvolutionProblem asked = form == kLibraryNarrow ? narrowed(p) : p;
+  const uint64_t extra = form == kLibraryNarrow ? weight_bytes(asked) : 0;
+  ConvolutionChoice choice;
+  choice.name = context.choice.engine;
+  choice.engine = context.choice.knobs[1];
+  choice.knobs.assign(context.choice.knobs.begin() + 2, context.choice.knobs.end());
+  choice.workspace = int64_t(context.choice.workspace_bytes - extra);
+  const auto plan = library.plan(asked, choice);
+  std::byte *const *in = context.inputs.data(), *out = context.outputs[0];
+  std::byte *x = in[0], *w = in[1], *y = out;
+  if (p.kind == ConvolutionKind::backward_data) y = in[0], x = out;
+  if (p.kind == ConvolutionKind::backward_weights) y = in[1], w = form == kLibraryNarrow ? context.workspace : out;
+  std::byte* workspace = context.workspace + extra;
+  list.call([&library, plan, x, w, y, workspace] { library.execute(*plan, x, w, y, workspace); });
+  if (form == kLibraryNarrow)
+    list.kernel(module, "widen", grid_for(device, p.k * p.r * p.s * (p.c / p.groups), kThreads), {kThreads}, w, out);
+  if (has_bias(context.node))
+    list.kernel(module, "add_bias", grid_for(device, p.n * p.p * p.q * p.k / 4, kThreads), {kThreads}, out, in[2]);
+}
+
+std::unique_ptr<Kernel> bind(const BindContext& context) {
+  CudaDevice& device = cuda_device(context.device);
+  const ConvolutionProblem p = problem_of(context.graph, context.node);
+  require(!context.choice.knobs.empty(), "{}: a choice without its form", context.node.name);
+  const Form form = Form(context.choice.knobs[0]);
+  std::shared_ptr<CompiledModule> module;
+  if (form != kLibrary || has_bias(context.node)) module = device.kernels().request(specialise(p));
+  auto list = std::make_unique<LaunchList>(device);
+  if (form == kDirect) bind_direct(*list, context, p, std::move(module));
+  else bind_library(*list, context, p, form, module);
+  return list;
+}
+
+const OpBackend backend{prepare, bind};
+
+}  // namespace
+
+const OpBackend& conv_cuda() { return backend; }
+const OpBackend& conv_backward_data_cuda() { return backend; }
+const OpBackend& conv_backward_weights_cuda() { return backend; }
+
+}  // namespace ren
