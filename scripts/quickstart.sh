@@ -52,7 +52,7 @@ train_start=$SECONDS
 train_time=$((SECONDS - train_start))
 
 say "Evaluating the exported file"
-"$program" eval "$trained" --data "$data" --normalize half --json | tee "$work/eval.jsonl"
+"$program" eval "$trained" --data "$data" --json | tee "$work/eval.jsonl"
 
 before=$("$python" scripts/top1.py "$work/train.jsonl")
 after=$("$python" scripts/top1.py "$work/eval.jsonl")

@@ -84,11 +84,13 @@ fi
 
 failed=()
 summaries=()
+logs=()
 
 # run_ctest PRESET ARGUMENT...: keeps going after a failure, for the summary at the end
 run_ctest() {
   local preset=$1 log=$root/build/.ctest-$1.log begun=$SECONDS
   shift
+  logs+=("$log")
   say "Testing build/$preset"
   ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" \
     "$@" "${ctest_arguments[@]}" 2>&1 | tee "$log" || failed+=("$preset")
@@ -122,8 +124,6 @@ fi
 # --- the end -----------------------------------------------------------------
 
 say "Tests took $(took $((SECONDS - start))) with building and installing"
-if [[ -n $(sed -n '/The following tests did not run/,$p' "$root"/build/.ctest-*.log) ]]; then
-  sed -n '/The following tests did not run/,/^$/p' "$root"/build/.ctest-*.log
-fi
+sed -n '/^The following tests did not run/,/^$/p' "${logs[@]}"
 printf '%s\n' "${summaries[@]}"
 ((${#failed[@]} == 0)) || die "tests failed in: ${failed[*]}"
