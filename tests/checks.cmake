@@ -32,6 +32,13 @@ if(NOT REN_SANITIZE)
   if(TARGET renaissance)
     ren_check(install LABELS slow TIMEOUT 300
               COMMAND ${BASH} ${CMAKE_CURRENT_SOURCE_DIR}/install/install_test.sh ${CMAKE_BINARY_DIR})
+    add_executable(example_train ${CMAKE_SOURCE_DIR}/examples/c/train.c)
+    target_link_libraries(example_train PRIVATE renaissance)
+    set_target_properties(example_train PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
+    foreach(language c python)
+      ren_check(example.${language} LABELS slow TIMEOUT 300
+                COMMAND ${BASH} ${CMAKE_CURRENT_SOURCE_DIR}/examples_test.sh ${CMAKE_BINARY_DIR} ${language})
+    endforeach()
   endif()
   ren_check(quickstart.data LABELS slow
             COMMAND ${BASH} ${CMAKE_CURRENT_SOURCE_DIR}/quickstart/data_test.sh)
