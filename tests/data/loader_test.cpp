@@ -503,7 +503,7 @@ TEST_F(BadFilesTest, ReplaceKeepsTheLabelAndWhatCanBeSeen) {
 }
 
 TEST_F(BadFilesTest, NothingGoodAtAllIsAnError) {
-  for (const std::string& name : {"a", "b", "c"})
+  for (const char* name : {"a", "b", "c"})
     for (int i = 0; i < kPerClass; ++i) folder_.write(fmt::format("{}/{:02}.jpg", name, i), "text");
   for (const BadFiles policy : {BadFiles::skip, BadFiles::fail}) {
     LoaderOptions o = training();

@@ -152,6 +152,7 @@ bool BatchLoader::next(BatchView& view) {
   held_.push_back(slot);
   slot->given = calls_;
   ++batch_;
+  work_.notify_all();  // there is room in the queue
   view.images = slot->images;
   view.labels = slot->labels;
   view.count = slot->range.count;
@@ -160,10 +161,9 @@ bool BatchLoader::next(BatchView& view) {
 }
 
 void BatchLoader::release_held(int64_t up_to_call) {
-  bool released = false;
-  for (; !held_.empty() && held_.front()->given <= up_to_call; held_.pop_front(), released = true)
-    free_.push_back(held_.front());
-  if (released) work_.notify_all();
+  const bool release = !held_.empty() && held_.front()->given <= up_to_call;
+  for (; !held_.empty() && held_.front()->given <= up_to_call; held_.pop_front()) free_.push_back(held_.front());
+  if (release) work_.notify_all();
 }
 
 void BatchLoader::request_stop() noexcept {
