@@ -34,7 +34,7 @@ class Statistics final : public Kernel {
 
   void launch() noexcept override {
     std::fill_n(parts_, int64_t(part_count_) * shape_.c, Moments{});
-    parallel(shape_.pixels(), grain_of(shape_.c), [this](int part, int64_t begin, int64_t end) {
+    parallel_for(shape_.pixels(), grain_of(shape_.c), [this](int part, int64_t begin, int64_t end) {
       accumulate_columns(x_, type_, begin, end, shape_.c, shape_.c, parts_ + part * shape_.c);
     });
     for (int64_t c = 0; c < shape_.c; ++c) finish(c);

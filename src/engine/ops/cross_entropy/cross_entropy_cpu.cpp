@@ -20,7 +20,7 @@ struct RowFacts {
 
 int64_t grain_of(int64_t classes) { return std::max<int64_t>(1, (1 << 12) / classes); }
 
-REN_VECTOR float largest_of(const float* z, int64_t classes) {
+REN_CLONES float largest_of(const float* z, int64_t classes) {
   float lanes[16];
   std::fill_n(lanes, 16, -std::numeric_limits<float>::infinity());
   int64_t i = 0;
@@ -33,7 +33,7 @@ REN_VECTOR float largest_of(const float* z, int64_t classes) {
 }
 
 // How many classes come before the target in the order of falling logits.
-REN_VECTOR int64_t rank_of(const float* z, int64_t classes, int64_t target) {
+REN_CLONES int64_t rank_of(const float* z, int64_t classes, int64_t target) {
   const float t = z[target];
   int32_t before = 0;
   for (int64_t c = 0; c < target; ++c) before += z[c] >= t ? 1 : 0;
@@ -118,7 +118,7 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   float* correct5 = output_as<float>(context, 2);
   return make_kernel([=] {
     std::fill_n(partial, parts, Sums{});
-    parallel(o.rows, grain_of(o.classes), [&](int part, int64_t begin, int64_t end) {
+    parallel_for(o.rows, grain_of(o.classes), [&](int part, int64_t begin, int64_t end) {
       Sums sums;
       for (int64_t i = begin; i < end; ++i) add_row(o, o.row(i, part), o.labels[i], sums);
       partial[part] = sums;
@@ -159,7 +159,7 @@ std::unique_ptr<Kernel> bind_backward(const BindContext& context) {
   std::byte* out = context.outputs[0];
   return make_kernel([=] {
     const float factor = o.a.weight * *o.inverse_count * *loss_scale;
-    parallel(o.rows, grain_of(o.classes), [&](int part, int64_t begin, int64_t end) {
+    parallel_for(o.rows, grain_of(o.classes), [&](int part, int64_t begin, int64_t end) {
       float* buffer = o.buffers + (parts + part) * o.classes;
       for (int64_t i = begin; i < end; ++i) {
         float* dz = type == DType::f32 ? reinterpret_cast<float*>(out) + i * o.classes : buffer;

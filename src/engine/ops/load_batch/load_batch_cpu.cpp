@@ -26,12 +26,12 @@ struct Pattern {
   }
 };
 
-REN_VECTOR void normalize_bytes(const uint8_t* x, const float* mean, const float* scale, int64_t count,
+REN_CLONES void normalize_bytes(const uint8_t* x, const float* mean, const float* scale, int64_t count,
                                 float* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = (float(x[i]) - mean[i]) * scale[i];
 }
 
-REN_VECTOR void normalize_floats(const float* x, const float* mean, const float* scale, int64_t count,
+REN_CLONES void normalize_floats(const float* x, const float* mean, const float* scale, int64_t count,
                                  float* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = (x[i] - mean[i]) * scale[i];
 }
@@ -67,7 +67,7 @@ class LoadBatch final : public Kernel {
     if (labels_) std::memcpy(labels_, slot.labels, label_bytes_);
     if (!images_) return;
     const int64_t blocks = (elements_ + pattern_.length - 1) / pattern_.length;
-    parallel(blocks, 8, [&](int, int64_t begin, int64_t end) {
+    parallel_for(blocks, 8, [&](int, int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) convert(slot.images, block);
     });
   }

@@ -50,7 +50,7 @@ void store(const float* values, std::byte* base, DType type, int64_t at, int64_t
   convert_from_f32(values, type, base + at * int64_t(size_of(type)), size_t(count));
 }
 
-REN_VECTOR void take_larger(const float* x, int32_t position, int64_t count, float* best, int32_t* where) {
+REN_CLONES void take_larger(const float* x, int32_t position, int64_t count, float* best, int32_t* where) {
   for (int64_t c = 0; c < count; ++c) {
     const bool take = (x[c] > best[c]) | (x[c] != x[c]);
     best[c] = take ? x[c] : best[c];
@@ -58,19 +58,19 @@ REN_VECTOR void take_larger(const float* x, int32_t position, int64_t count, flo
   }
 }
 
-REN_VECTOR void add_where(const float* dy, const int32_t* where, int32_t position, int64_t count, float* dx) {
+REN_CLONES void add_where(const float* dy, const int32_t* where, int32_t position, int64_t count, float* dx) {
   for (int64_t c = 0; c < count; ++c) dx[c] += where[c] == position ? dy[c] : 0.0f;
 }
 
-REN_VECTOR void add_scaled(const float* x, float factor, int64_t count, float* sum) {
+REN_CLONES void add_scaled(const float* x, float factor, int64_t count, float* sum) {
   for (int64_t c = 0; c < count; ++c) sum[c] += factor * x[c];
 }
 
-REN_VECTOR void narrow_index(const int32_t* where, int64_t count, uint8_t* index) {
+REN_CLONES void narrow_index(const int32_t* where, int64_t count, uint8_t* index) {
   for (int64_t c = 0; c < count; ++c) index[c] = uint8_t(where[c]);
 }
 
-REN_VECTOR void widen_index(const uint8_t* index, int64_t count, int32_t* where) {
+REN_CLONES void widen_index(const uint8_t* index, int64_t count, int32_t* where) {
   for (int64_t c = 0; c < count; ++c) where[c] = index[c];
 }
 
@@ -79,7 +79,7 @@ REN_VECTOR void widen_index(const uint8_t* index, int64_t count, int32_t* where)
 template <typename TileBody>
 void for_each_tile(const Shape& shape, const TileBody& tile) {
   const int64_t grain = std::max<int64_t>(1, (1 << 13) / (shape.w * shape.c));
-  parallel(shape.n * shape.h, grain, [&](int, int64_t begin, int64_t end) {
+  parallel_for(shape.n * shape.h, grain, [&](int, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
       for (int64_t column = 0; column < shape.w; ++column)
         for (int64_t c = 0; c < shape.c; c += kTile)

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <utility>
 
 #include "engine/base/memory.h"
 #include "engine/base/threads.h"
 #include "engine/ops/op.h"
-
-// Functions marked so are compiled for several instruction sets; the loader picks one.
-// (Not under the sanitizers, whose runtime isn't up yet when it does.)
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define REN_VECTOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define REN_VECTOR
-#endif
+#include "engine/pointwise/vector_clones.h"
 
 namespace ren {
 
@@ -34,12 +25,6 @@ class FunctionKernel final : public Kernel {
 template <typename F>
 std::unique_ptr<Kernel> make_kernel(F f) {
   return std::make_unique<FunctionKernel<F>>(std::move(f));
-}
-
-// parallel_for without the allocation that a large closure costs in a std::function.
-template <typename Body>
-void parallel(int64_t count, int64_t grain, const Body& body) {
-  parallel_for(count, grain, RangeBody(std::cref(body)));
 }
 
 // Pieces of a node's workspace, each on its own 256 bytes.

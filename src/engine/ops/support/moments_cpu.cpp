@@ -10,7 +10,7 @@ namespace ren {
 namespace {
 
 constexpr int64_t kTile = 64;     // columns
-constexpr int64_t kRows = 128;           // in a block: as many roundings can pile up in a float
+constexpr int64_t kRows = 128;    // in a block: as many roundings can pile up in a float
 constexpr int64_t kBlock = 4096;  // values in a block: 16 KiB, half of a level-1 cache
 
 // Sums and then squares around the block's own mean; the second pass finds the block in
@@ -41,14 +41,14 @@ inline __attribute__((always_inline)) void sum_tile(const float* x, int64_t rows
   }
 }
 
-REN_VECTOR void sum_columns(const float* x, int64_t rows, int64_t stride, int64_t columns, Tile& t) {
+REN_CLONES void sum_columns(const float* x, int64_t rows, int64_t stride, int64_t columns, Tile& t) {
   if (columns == 64) return sum_tile<64>(x, rows, stride, columns, t);
   if (columns == 32) return sum_tile<32>(x, rows, stride, columns, t);
   if (columns == 16) return sum_tile<16>(x, rows, stride, columns, t);
   sum_tile<0>(x, rows, stride, columns, t);
 }
 
-REN_VECTOR void sum_row(const float* x, int64_t count, float shift, float& total, float& squares) {
+REN_CLONES void sum_row(const float* x, int64_t count, float shift, float& total, float& squares) {
   float sums[16] = {}, squared[16] = {};
   int64_t i = 0;
   for (; i + 16 <= count; i += 16)

@@ -12,13 +12,13 @@ namespace {
 constexpr int64_t kConvertGrain = 1 << 14;  // elements; smaller pieces cost more to hand out than to convert
 
 void widen(const std::byte* source, DType type, float* target, int64_t count) {
-  parallel(count, kConvertGrain, [&](int, int64_t begin, int64_t end) {
+  parallel_for(count, kConvertGrain, [&](int, int64_t begin, int64_t end) {
     convert_to_f32(source + begin * int64_t(size_of(type)), type, target + begin, size_t(end - begin));
   });
 }
 
 void narrow(const float* source, DType type, std::byte* target, int64_t count) {
-  parallel(count, kConvertGrain, [&](int, int64_t begin, int64_t end) {
+  parallel_for(count, kConvertGrain, [&](int, int64_t begin, int64_t end) {
     convert_from_f32(source + begin, type, target + begin * int64_t(size_of(type)), size_t(end - begin));
   });
 }

@@ -12,7 +12,7 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   const DType type = a.target_type;
   const auto count = int64_t(std::min(source.bytes / sizeof(float), target.bytes / size_of(type)));
   return make_kernel([=] {
-    parallel(count, 1 << 14, [&](int, int64_t begin, int64_t end) {
+    parallel_for(count, 1 << 14, [&](int, int64_t begin, int64_t end) {
       convert_from_f32(reinterpret_cast<const float*>(source.base) + begin, type,
                        target.base + begin * int64_t(size_of(type)), size_t(end - begin));
     });

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kGrain = 1 << 14;
 
 // Scales in place; true when all values are finite. An exponent of all ones is infinity or NaN.
-REN_VECTOR bool unscale(float* g, float factor, int64_t count) {
+REN_CLONES bool unscale(float* g, float factor, int64_t count) {
   uint32_t bad = 0;
   for (int64_t i = 0; i < count; ++i) {
     g[i] *= factor;
@@ -33,7 +33,7 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   auto* finite = reinterpret_cast<int32_t*>(context.workspace);
   return make_kernel([=] {
     const float factor = 1.0f / *scale;
-    parallel(count, kGrain, [&](int part, int64_t begin, int64_t end) {
+    parallel_for(count, kGrain, [&](int part, int64_t begin, int64_t end) {
       finite[part] = unscale(g + begin, factor, end - begin);
     });
     bool all = true;

@@ -10,7 +10,7 @@ namespace {
 std::unique_ptr<Kernel> bind(const BindContext& context) {
   const RegionSpan target = context.regions[size_t(context.node.as<RangeAttributes>().target)];
   return make_kernel([=] {
-    parallel(int64_t(target.bytes), 1 << 16, [&](int, int64_t begin, int64_t end) {
+    parallel_for(int64_t(target.bytes), 1 << 16, [&](int, int64_t begin, int64_t end) {
       std::memset(target.base + begin, 0, size_t(end - begin));
     });
   });

@@ -11,9 +11,10 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   const auto& a = context.node.as<RangeAttributes>();
   const RegionSpan source = context.regions[size_t(a.source)], target = context.regions[size_t(a.target)];
   return make_kernel([=] {
-    parallel(int64_t(std::min(source.bytes, target.bytes)), 1 << 16, [&](int, int64_t begin, int64_t end) {
-      std::memcpy(target.base + begin, source.base + begin, size_t(end - begin));
-    });
+    parallel_for(int64_t(std::min(source.bytes, target.bytes)), 1 << 16,
+                 [&](int, int64_t begin, int64_t end) {
+                   std::memcpy(target.base + begin, source.base + begin, size_t(end - begin));
+                 });
   });
 }
 

@@ -5,7 +5,7 @@
 namespace ren {
 namespace {
 
-REN_VECTOR void average(float* e, const float* w, float decay, int64_t count) {
+REN_CLONES void average(float* e, const float* w, float decay, int64_t count) {
   for (int64_t i = 0; i < count; ++i) e[i] = decay * e[i] + (1.0f - decay) * w[i];
 }
 
@@ -18,8 +18,9 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   const float *decay = input_as<float>(context, 0), *overflow = input_as<float>(context, 1);
   return make_kernel([=] {
     if (overflow && *overflow != 0) return;
-    parallel(count, 1 << 14,
-             [&](int, int64_t begin, int64_t end) { average(e + begin, w + begin, *decay, end - begin); });
+    parallel_for(count, 1 << 14, [&](int, int64_t begin, int64_t end) {
+      average(e + begin, w + begin, *decay, end - begin);
+    });
   });
 }
 

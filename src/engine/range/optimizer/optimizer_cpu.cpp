@@ -18,18 +18,18 @@ struct Rates {
   float rate, momentum, decay, ratio;
 };
 
-REN_VECTOR void step_plain(float* w, const float* g, const Rates& r, int64_t count) {
+REN_CLONES void step_plain(float* w, const float* g, const Rates& r, int64_t count) {
   for (int64_t i = 0; i < count; ++i) w[i] -= r.rate * (r.ratio * (g[i] + r.decay * w[i]));
 }
 
-REN_VECTOR void step_momentum(float* w, const float* g, float* m, const Rates& r, int64_t count) {
+REN_CLONES void step_momentum(float* w, const float* g, float* m, const Rates& r, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     m[i] = r.momentum * m[i] + r.ratio * (g[i] + r.decay * w[i]);
     w[i] -= r.rate * m[i];
   }
 }
 
-REN_VECTOR void step_nesterov(float* w, const float* g, float* m, const Rates& r, int64_t count) {
+REN_CLONES void step_nesterov(float* w, const float* g, float* m, const Rates& r, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float d = r.ratio * (g[i] + r.decay * w[i]);
     m[i] = r.momentum * m[i] + d;
@@ -38,7 +38,7 @@ REN_VECTOR void step_nesterov(float* w, const float* g, float* m, const Rates& r
 }
 
 // In double: squares of small gradients underflow in FP32.
-REN_VECTOR double sum_of_squares(const float* x, int64_t count) {
+REN_CLONES double sum_of_squares(const float* x, int64_t count) {
   double lanes[8] = {};
   int64_t i = 0;
   for (; i + 8 <= count; i += 8)
@@ -80,7 +80,7 @@ class Optimizer final : public Kernel {
   void launch() noexcept override {
     if (scalars_[kOverflow] && *scalars_[kOverflow] != 0) return;
     if (uses_norms_) measure();
-    parallel(starts_.back(), kGrain, [this](int, int64_t begin, int64_t end) {
+    parallel_for(starts_.back(), kGrain, [this](int, int64_t begin, int64_t end) {
       for_each_piece(begin, end, [this](size_t s, int64_t first, int64_t count) { update(s, first, count); });
     });
   }
@@ -110,7 +110,7 @@ class Optimizer final : public Kernel {
   // Both norms of every LARS segment in one pass.
   void measure() noexcept {
     std::fill(norms_.begin(), norms_.end(), SquaredNorms{});
-    parallel(starts_.back(), kGrain, [this](int part, int64_t begin, int64_t end) {
+    parallel_for(starts_.back(), kGrain, [this](int part, int64_t begin, int64_t end) {
       for_each_piece(begin, end, [&](size_t s, int64_t first, int64_t count) {
         if ((segments_[s].flags & kLars) == 0) return;
         const int64_t at = position(s, first);
