@@ -80,6 +80,7 @@ class Simplifier {
   }
   Value extremum(Prim prim, Value a, Value b) {
     if (a == b) return a;
+    if (is_constant(b) && std::isnan(at(b).value)) return b;
     if (is(a, prim) && is_constant(b) && is_constant(at(a).b)) {  // max(max(x, 1), 2)
       const double bound = apply_prim(prim, at(at(a).b).value, at(b).value, 0);
       return e_.apply(prim, at(a).a, e_.constant(bound));
@@ -126,8 +127,13 @@ Value ExpressionBuilder::apply(Prim prim, Value a, Value b, Value c) {
   if (is_constant(a) && is_constant(b) && is_constant(c))
     return constant(apply_prim(prim, value(a), value(b), value(c)));
 
-  // One order for commutative operands: constants second, else as they were made.
-  if (is_commutative(prim) && (is_constant(a) || (!is_constant(b) && b < a))) std::swap(a, b);
+  // One order for commutative operands: constants second, inputs by number, else as they were made.
+  const auto is_input = [&](Value v) { return nodes_[size_t(v)].prim == Prim::input; };
+  const auto index = [&](Value v) { return nodes_[size_t(v)].index; };
+  if (is_commutative(prim)) {
+    const bool swapped = is_input(a) && is_input(b) ? index(b) < index(a) : b < a;
+    if (is_constant(a) || (!is_constant(b) && swapped)) std::swap(a, b);
+  }
 
   const Value simpler = Simplifier(nodes_, *this).simplify(prim, a, b, c);
   return simpler >= 0 ? simpler : append({.prim = prim, .a = a, .b = b, .c = c});

@@ -111,7 +111,10 @@ struct Functions {
     return magnitude < 1.0f ? p * x : with_sign(1.0f - exp(q), x);
   }
 
-  REN_INLINE static F sigmoid(const F& x) { return 1.0f / (1.0f + exp(-x)); }
+  REN_INLINE static F sigmoid(const F& x) {
+    const F e = exp(-abs(x)), positive = 1.0f / (1.0f + e);
+    return x < 0.0f ? e * positive : positive;
+  }
 
   REN_INLINE static F softplus(const F& x) {
     const F u = exp(-abs(x));
