@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/ir/graph.h"
@@ -20,6 +22,9 @@ struct ImportOptions {
   // Globs on the names of BatchNormalization nodes: normalise by the running statistics
   // (frozen) or by the batch's, whatever the file says.
   std::vector<std::string> train_norms, freeze_norms;
+  // What stays of the running statistics at each step (ONNX momentum) where the file says 1,
+  // which would keep them for ever; exporters write it for inference models.
+  float fallback_norm_keep = 0.9f;
 };
 
 // The original file: everything that is in it, for export. Opaque here, so that nobody but
@@ -40,15 +45,18 @@ struct ParameterInfo {
   std::string reason;
 };
 
-// How a parameter's or buffer's values lie in the file and in the engine:
-// engine element i is the file's element source[i] (empty: the same order), where -1 means
-// that the file has no such element: the engine's value is `fill`.
+// How a parameter's or buffer's values lie in the file and in the engine: engine element i is
+// the file's element source[i] (empty: the same order).
 struct Layout {
-  std::string name;                  // the file's tensor
+  std::string name;                  // as the user sees it: the file's tensor, unless it had to be split
+  std::string stored_in;             // the file's tensor that it comes from; empty: made while importing
   std::vector<int64_t> onnx_shape;
   Shape engine_shape;
   std::vector<int32_t> source;
-  bool scattered = false;            // engine elements share a file element (a broadcast parameter)
+  // The file's tensor serves another role as well: export adds an initializer `name` and
+  // feeds it to these inputs of nodes (node, input), or drops the Identity that gave `name`.
+  bool added = false;
+  std::vector<std::pair<int, int>> rewired;
 };
 
 struct InputInfo {
@@ -68,6 +76,7 @@ struct ImportedModel {
   int64_t opset = 0, ir_version = 0;
   std::string producer;
   std::vector<std::string> notes, warnings;
+  std::map<std::string, std::string> metadata;  // the file's metadata_props
   std::shared_ptr<const OnnxFile> file;
 
   // Between the engine's layout and the file's.
@@ -83,6 +92,7 @@ struct ExportOptions {
   // Trained nodes take their inference form: BatchNormalization with one output and no
   // training mode, no Dropout.
   bool inference_form = false;
+  std::map<std::string, std::string> metadata;  // put into metadata_props, replacing equal keys
 };
 
 // Writes the original file with new values, by Graph::parameters and Graph::buffers in engine
