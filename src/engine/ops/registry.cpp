@@ -4,14 +4,14 @@
 
 namespace ren {
 
-#define REN_OP(name, folder, backends) __attribute__((weak)) const OpDefinition& name##_definition();
+#define REN_OP(name, folder, backends) const OpDefinition& name##_definition();
 #include "engine/ir/op_list.def"
 #undef REN_OP
 
 const OpDefinition& definition_of(Op op) {
   switch (op) {
 #define REN_OP(name, folder, backends) \
-  case Op::name: if (&name##_definition == nullptr) fail(StatusCode::internal, "op {} has no definition", #name); return name##_definition();
+  case Op::name: return name##_definition();
 #include "engine/ir/op_list.def"
 #undef REN_OP
   }

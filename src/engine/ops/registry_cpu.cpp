@@ -7,7 +7,7 @@ namespace ren {
 
 // A backend column of op_list.def turns into a declaration and a table row, or into nothing.
 #define REN_CPU_DECLARE_NONE(name)
-#define REN_CPU_DECLARE_CPU(name) __attribute__((weak)) const OpBackend& name##_cpu();
+#define REN_CPU_DECLARE_CPU(name) const OpBackend& name##_cpu();
 #define REN_CPU_DECLARE_CPU_CUDA(name) REN_CPU_DECLARE_CPU(name)
 #define REN_OP(name, folder, backends) REN_CPU_DECLARE_##backends(name)
 #include "engine/ir/op_list.def"
@@ -18,7 +18,7 @@ namespace {
 #define REN_CPU_ROW_NONE(name) \
   case Op::name: return nullptr;
 #define REN_CPU_ROW_CPU(name) \
-  case Op::name: return &name##_cpu == nullptr ? nullptr : &name##_cpu();
+  case Op::name: return &name##_cpu();
 #define REN_CPU_ROW_CPU_CUDA(name) REN_CPU_ROW_CPU(name)
 
 const OpBackend* cpu_kernels(Op op) {
