@@ -2,9 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/base/half.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/support/kernel.h"
+#include "engine/ops/support/rows_cpu.h"
 
 namespace ren {
 namespace {
@@ -18,20 +17,6 @@ struct RowFacts {
   double exponentials;  // sum of exp(z - largest)
 };
 
-int64_t grain_of(int64_t classes) { return std::max<int64_t>(1, (1 << 12) / classes); }
-
-REN_CLONES float largest_of(const float* z, int64_t classes) {
-  float lanes[16];
-  std::fill_n(lanes, 16, -std::numeric_limits<float>::infinity());
-  int64_t i = 0;
-  for (; i + 16 <= classes; i += 16)
-    for (int64_t k = 0; k < 16; ++k) lanes[k] = z[i + k] > lanes[k] ? z[i + k] : lanes[k];
-  for (; i < classes; ++i) lanes[0] = z[i] > lanes[0] ? z[i] : lanes[0];
-  float largest = lanes[0];
-  for (int64_t k = 1; k < 16; ++k) largest = std::max(largest, lanes[k]);
-  return largest;
-}
-
 // How many classes come before the target in the order of falling logits.
 REN_CLONES int64_t rank_of(const float* z, int64_t classes, int64_t target) {
   const float t = z[target];
@@ -41,12 +26,11 @@ REN_CLONES int64_t rank_of(const float* z, int64_t classes, int64_t target) {
   return t != t ? classes : before;
 }
 
-// One row; NaN and infinities among the logits show in the sum and so in the loss.
-RowFacts facts_of(const float* z, int64_t classes) {
+// One row; NaN and infinities among the logits show in the sum and so in the loss. `work`
+// receives the exponentials.
+RowFacts facts_of(const float* z, int64_t classes, float* work) {
   const float largest = largest_of(z, classes);
-  double sum = 0;
-  for (int64_t c = 0; c < classes; ++c) sum += double(std::exp(z[c] - largest));
-  return {largest, sum};
+  return {largest, exponentials(z, largest, classes, work)};
 }
 
 struct Operands {
@@ -56,24 +40,22 @@ struct Operands {
   const std::byte* logits;
   const int32_t* labels;
   const float* inverse_count;
-  float* buffers;  // one row a thread, for 16-bit logits
+  float* buffers;  // two rows a thread
 
   const float* row(int64_t i, int part) const {
-    if (type == DType::f32) return reinterpret_cast<const float*>(logits) + i * classes;
-    float* buffer = buffers + part * classes;
-    convert_to_f32(logits + i * classes * 2, type, buffer, size_t(classes));
-    return buffer;
+    return load_row(logits, type, i, classes, buffers + 2 * part * classes);
   }
+  float* work(int part) const { return buffers + (2 * part + 1) * classes; }
 };
 
-// Workspace: a row of floats for each thread (two for the gradient), then its sums.
+// Workspace: two rows of floats for each thread, then its sums.
 uint64_t sums_offset(const Shape& logits, int parts) {
   return align_up(uint64_t(parts) * uint64_t(logits.c) * 2 * sizeof(float));
 }
 
 NodeChoice prepare(const PrepareContext& context) {
   const Shape& logits = context.graph.at(context.node.inputs[0]).shape;
-  const int parts = parallel_parts(logits.pixels(), grain_of(logits.c));
+  const int parts = parallel_parts(logits.pixels(), row_grain(logits.c));
   return own_engine(sums_offset(logits, parts) + uint64_t(parts) * sizeof(Sums));
 }
 
@@ -89,13 +71,13 @@ Operands operands_of(const BindContext& context) {
           reinterpret_cast<float*>(context.workspace)};
 }
 
-void add_row(const Operands& o, const float* z, int32_t target, Sums& sums) {
+void add_row(const Operands& o, const float* z, int32_t target, float* work, Sums& sums) {
   if (target == o.a.ignore_index) return;
   if (target < 0 || target >= o.classes) {
     sums.loss = std::numeric_limits<double>::quiet_NaN();
     return;
   }
-  const RowFacts facts = facts_of(z, o.classes);
+  const RowFacts facts = facts_of(z, o.classes, work);
   const double norm = double(facts.largest) + std::log(facts.exponentials), smoothing = o.a.label_smoothing;
   double loss = (1 - smoothing) * (norm - double(z[target]));
   if (smoothing > 0) {
@@ -111,16 +93,16 @@ void add_row(const Operands& o, const float* z, int32_t target, Sums& sums) {
 
 std::unique_ptr<Kernel> bind(const BindContext& context) {
   const Operands o = operands_of(context);
-  const int parts = parallel_parts(o.rows, grain_of(o.classes));
+  const int parts = parallel_parts(o.rows, row_grain(o.classes));
   auto* partial =
       reinterpret_cast<Sums*>(context.workspace + sums_offset(input_tensor(context, 0).shape, parts));
   float *loss = output_as<float>(context, 0), *correct = output_as<float>(context, 1);
   float* correct5 = output_as<float>(context, 2);
   return make_kernel([=] {
     std::fill_n(partial, parts, Sums{});
-    parallel_for(o.rows, grain_of(o.classes), [&](int part, int64_t begin, int64_t end) {
+    parallel_for(o.rows, row_grain(o.classes), [&](int part, int64_t begin, int64_t end) {
       Sums sums;
-      for (int64_t i = begin; i < end; ++i) add_row(o, o.row(i, part), o.labels[i], sums);
+      for (int64_t i = begin; i < end; ++i) add_row(o, o.row(i, part), o.labels[i], o.work(part), sums);
       partial[part] = sums;
     });
     Sums all;
@@ -135,6 +117,11 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   });
 }
 
+// exp / sum - the share of each class in the smoothed target.
+REN_CLONES void finish_gradient(float* dz, float share, float uniform, int64_t count) {
+  for (int64_t c = 0; c < count; ++c) dz[c] = dz[c] * share - uniform;
+}
+
 void gradient_row(const Operands& o, const float* z, int32_t target, float factor, float* dz) {
   if (target == o.a.ignore_index) {
     std::fill_n(dz, o.classes, 0.0f);
@@ -144,27 +131,24 @@ void gradient_row(const Operands& o, const float* z, int32_t target, float facto
     std::fill_n(dz, o.classes, std::numeric_limits<float>::quiet_NaN());
     return;
   }
-  const RowFacts facts = facts_of(z, o.classes);
-  const float share = float(1 / facts.exponentials), uniform = o.a.label_smoothing / float(o.classes);
-  for (int64_t c = 0; c < o.classes; ++c) dz[c] = std::exp(z[c] - facts.largest) * share - uniform;
+  const RowFacts facts = facts_of(z, o.classes, dz);
+  finish_gradient(dz, float(1 / facts.exponentials), o.a.label_smoothing / float(o.classes), o.classes);
   dz[target] -= 1 - o.a.label_smoothing;
   for (int64_t c = 0; c < o.classes; ++c) dz[c] *= factor;
 }
 
 std::unique_ptr<Kernel> bind_backward(const BindContext& context) {
   const Operands o = operands_of(context);
-  const int parts = parallel_parts(o.rows, grain_of(o.classes));
   const float* loss_scale = input_as<float>(context, 3);
   const DType type = output_tensor(context, 0).dtype;
   std::byte* out = context.outputs[0];
   return make_kernel([=] {
     const float factor = o.a.weight * *o.inverse_count * *loss_scale;
-    parallel_for(o.rows, grain_of(o.classes), [&](int part, int64_t begin, int64_t end) {
-      float* buffer = o.buffers + (parts + part) * o.classes;
+    parallel_for(o.rows, row_grain(o.classes), [&](int part, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        float* dz = type == DType::f32 ? reinterpret_cast<float*>(out) + i * o.classes : buffer;
+        float* dz = begin_row(out, type, i, o.classes, o.work(part));
         gradient_row(o, o.row(i, part), o.labels[i], factor, dz);
-        if (type != DType::f32) convert_from_f32(dz, type, out + i * o.classes * 2, size_t(o.classes));
+        finish_row(dz, out, type, i, o.classes);
       }
     });
   });
