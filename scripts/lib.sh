@@ -49,6 +49,11 @@ python_that() {
   return 1
 }
 
+# top1 FILE: the last top-1 in what `renaissance train` or `eval` printed, in percent
+top1() {
+  sed -n 's/^top-1 *\([0-9.]*\) %.*/\1/p' "$1" | tail -n 1
+}
+
 # build_preset PRESET [CMAKE ARGUMENT...]: configures and builds build/PRESET
 build_preset() {
   local preset=$1 start=$SECONDS jobs

@@ -48,14 +48,14 @@ say "Training $model"
 train_start=$SECONDS
 "$program" train "$model" --data "$data" --epochs "$epochs" --batch 64 \
   --lr 0.1 --momentum 0.9 --nesterov --weight-decay 5e-4 --schedule cosine --warmup-epochs 1 \
-  --augment flip,pad-crop:4 --normalize half --seed 1 --out "$trained" --json | tee "$work/train.jsonl"
+  --augment flip,pad-crop:4 --normalize half --seed 1 --out "$trained" | tee "$work/train.log"
 train_time=$((SECONDS - train_start))
 
 say "Evaluating the exported file"
-"$program" eval "$trained" --data "$data" --json | tee "$work/eval.jsonl"
+"$program" eval "$trained" --data "$data" | tee "$work/eval.log"
 
-before=$("$python" scripts/top1.py "$work/train.jsonl")
-after=$("$python" scripts/top1.py "$work/eval.jsonl")
+before=$(top1 "$work/train.log")
+after=$(top1 "$work/eval.log")
 say "Done in $(took $((SECONDS - start))): $(took $((built - start))) for the build, $(took $train_time) of training"
 note "held-out top-1 after training:          $before %"
 note "held-out top-1 of the exported file:    $after %"
@@ -66,10 +66,11 @@ cat <<TEXT
 
 ${bold}Next: your own data${plain}
   1. Export your network on a machine with PyTorch (bindings/python):
+       pip install ./bindings/python torch torchvision onnx onnxscript safetensors
        python -m renaissance export --torchvision resnet18 --classes 10 --size 224 --out model.onnx
      or in your own code: renaissance.export(module, example_input, "model.onnx")
   2. Put your pictures into class folders, DATA/train/CLASS/*.jpg and DATA/val/CLASS/*.jpg, and train:
-       $program train model.onnx --data DATA --epochs 30 --batch 64 --lr 0.05 --nesterov \\
+       $program train model.onnx --data DATA --epochs 30 --batch 64 --lr 0.05 --momentum 0.9 --nesterov \\
          --schedule cosine --augment random-resized-crop,flip --out trained.onnx
   3. Use it:
        $program predict $trained $data/val/star/0000.jpg

@@ -21,9 +21,9 @@ trap 'rm -rf "$work"' EXIT
 for lr in 0.1 0.01; do
   "$program" train "$root/examples/quickstart/shapes_linear.onnx" --data "$work/shapes" --epochs 15 --batch 64 \
     --lr $lr --momentum 0.9 --nesterov --weight-decay 5e-4 --schedule cosine --warmup-epochs 1 \
-    --augment flip,pad-crop:4 --normalize half --seed 1 --out "$work/linear.onnx" --json >"$work/train.jsonl"
-  "$program" eval "$work/linear.onnx" --data "$work/shapes" --json >"$work/eval.jsonl"
-  accuracy=$("$python" "$root/scripts/top1.py" "$work/eval.jsonl")
+    --augment flip,pad-crop:4 --normalize half --seed 1 --out "$work/linear.onnx" >"$work/train.log"
+  "$program" eval "$work/linear.onnx" --data "$work/shapes" >"$work/eval.log"
+  accuracy=$(top1 "$work/eval.log")
   echo "linear model, lr $lr: $accuracy % held-out top-1 (10 % is chance)"
-  awk -v a="$accuracy" 'BEGIN { exit !(a < 60) }' || exit 1
+  [[ -n $accuracy ]] && awk -v a="$accuracy" 'BEGIN { exit !(a < 60) }' || exit 1
 done
