@@ -171,6 +171,16 @@ TEST(Plan, NothingElseIsWrittenInPlace) {
   EXPECT_NE(plan.offset(0, kept.a), plan.offset(0, kept.c));
 }
 
+// An operand that the node also updates keeps its bytes for itself.
+TEST(Plan, AnUpdatedOperandIsNotTakenOver) {
+  GraphMaker m;
+  const TensorId sum = m.tensor("sum", {2, 4, 4, 16}), y = m.tensor("y", {2, 4, 4, 16});
+  m.node(Op::load_batch, {}, {sum});
+  m.node(Op::pointwise, {sum}, {y, sum});
+  const MemoryPlan plan = plan_memory(std::vector{m.variant("v", Role::step)}, {});
+  EXPECT_NE(plan.offset(0, sum), plan.offset(0, y));
+}
+
 // At batch size 1 an operand broadcast over the batch has the output's shape; not so in the other variant.
 TEST(Plan, WhatIsBroadcastInOneVariantIsNowhereInPlace) {
   const Chain one(1, {1, 4, 4, 16}), three(3, {1, 4, 4, 16});

@@ -62,7 +62,12 @@ class RandomGraph {
     const TensorId input = m_.tensor("input", images);
     m_.graph.input = input;
     if (!chance(30)) m_.node(Op::load_batch, slots, {input});  // else its value comes from outside
-    values_.push_back(input);
+    // Values that don't come from the input, so that it is not always read first.
+    for (int others = int(draw_.below(4)); others > 0; --others) {
+      values_.push_back(new_value(any_shape()));
+      m_.node(Op::load_batch, {}, {values_.back()});
+    }
+    values_.insert(values_.begin() + ptrdiff_t(draw_.below(uint32_t(values_.size()) + 1)), input);
   }
 
   Shape any_shape() {

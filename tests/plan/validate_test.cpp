@@ -185,7 +185,7 @@ TEST_F(ValidateTest, OffsetsThatDifferBetweenVariants) {
 TEST_F(ValidateTest, SharedTensorsThatOverlap) {
   expect_named(
       [&](PlanData& d) {
-        for (VariantPlan& v : d.variants) v.offsets[size_t(mean_)] += 512;
+        for (VariantPlan& v : d.variants) v.offsets[size_t(mean_)] += 256;
       },
       {"'B/running' overlaps 'B/running2'"});
 }
@@ -221,20 +221,31 @@ TEST_F(ValidateTest, AnotherNumberOfThings) {
   expect_named([](PlanData& d) { d.arena_bytes -= 256; }, {"the arena has"});
 }
 
-// A dying operand may be overwritten in place by an elementwise node, by nothing else.
-TEST_F(ValidateTest, InPlaceWhereItIsNotAllowed) {
+// A dying operand of the output's shape may be overwritten in place by an elementwise node; nothing else.
+TEST(ValidateInPlace, OnlyWhereItIsAllowed) {
   GraphMaker m;
   const Shape shape{2, 4, 4, 8};
   const TensorId a = m.tensor("a", shape), b = m.tensor("b", shape), c = m.tensor("c", shape),
                  d = m.tensor("d", shape);
-  m.node(Op::load_batch, {}, {a});
-  m.node(Op::pointwise, {a}, {b, c});
-  m.node(Op::reduce, {b, c}, {d});
+  const TensorId vector = m.tensor("vector", {1, 1, 1, 8}), kept = m.tensor("kept", shape);
+  const TensorId later = m.tensor("later", shape), e = m.tensor("e", shape);
+  m.graph.at(kept).keep = true;
+  m.node(Op::load_batch, {}, {a, vector, kept, later});
+  m.node(Op::pointwise, {a, vector, kept, later}, {b, c});
+  m.node(Op::reduce, {b, c, later}, {d});
+  m.node(Op::reduce, {d}, {e});
   const std::vector<Variant> variants{m.variant("v", Role::step)};
+  const PlanData right = plan_memory(variants, {}).data();
+  ASSERT_EQ(right.variants[0].offsets[size_t(b)], right.variants[0].offsets[size_t(a)]);
+  // b is moved to `where`, and everything else apart, so that this is the only thing that can be wrong.
   const auto accepts = [&](TensorId tensor, TensorId where) {
-    PlanData data = plan_memory(variants, {}).data();
-    EXPECT_EQ(data.variants[0].offsets[size_t(b)], data.variants[0].offsets[size_t(a)]);
+    PlanData data = right;
+    RolePlan& role = data.roles[size_t(Role::step)];
+    const uint64_t base = role.regions[size_t(Region::F)].offset, step = 8192;
+    for (size_t i = 0; i < m.graph.tensors.size(); ++i) data.variants[0].offsets[i] = base + i * step;
     data.variants[0].offsets[size_t(tensor)] = data.variants[0].offsets[size_t(where)];
+    role.regions[size_t(Region::F)].bytes = m.graph.tensors.size() * step;
+    role.regions[size_t(Region::T)].offset = data.arena_bytes = base + m.graph.tensors.size() * step;
     try {
       validate(MemoryPlan(std::move(data)), variants, {});
       return true;
@@ -242,9 +253,15 @@ TEST_F(ValidateTest, InPlaceWhereItIsNotAllowed) {
       return false;
     }
   };
+  EXPECT_TRUE(accepts(b, b));
   EXPECT_TRUE(accepts(b, a));
-  EXPECT_FALSE(accepts(c, a));  // two outputs in one place
-  EXPECT_FALSE(accepts(d, b));  // a reduction
+  EXPECT_TRUE(accepts(c, a));
+  EXPECT_TRUE(accepts(e, a));        // long gone
+  EXPECT_FALSE(accepts(c, b));       // two outputs in one place
+  EXPECT_FALSE(accepts(b, vector));  // broadcast
+  EXPECT_FALSE(accepts(b, kept));
+  EXPECT_FALSE(accepts(b, later));  // read again
+  EXPECT_FALSE(accepts(d, b));      // a reduction
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class LiveChecker {
       const auto touch = [&](TensorId id, bool read) {
         if (!planned(id)) return;
         const size_t owner = size_t(graph_.storage(id));
-        if (ends_[owner] == n) ends_[owner] = kept[owner] ? n - 1 : i;
+        if (ends_[owner] == n) ends_[owner] = i;
         read_first[owner] = read;  // the earliest touch has the last word
       };
       for (const TensorId id : node.outputs) touch(id, false);
