@@ -18,22 +18,43 @@ const char* name_of(TensorRole role) {
   return "?";
 }
 
-std::vector<float> ImportedModel::to_onnx(int parameter, std::span<const float> engine) const {
-  const Layout& layout = parameter_layouts.at(size_t(parameter));
-  if (engine.size() != size_t(layout.engine_shape.elements()))
-    fail(StatusCode::invalid_argument, "'{}' has {} elements, {} given", layout.name, layout.engine_shape.elements(), engine.size());
+namespace {
+
+void check_count(const Layout& layout, size_t given) {
+  if (given != size_t(layout.engine_shape.elements()))
+    fail(StatusCode::invalid_argument, "'{}' has {} elements, {} given", layout.name, layout.engine_shape.elements(), given);
+}
+
+std::vector<float> to_file(const Layout& layout, std::span<const float> engine) {
+  check_count(layout, engine.size());
   std::vector<float> result(engine.size());
   for (size_t i = 0; i < engine.size(); ++i) result[layout.source.empty() ? i : size_t(layout.source[i])] = engine[i];
   return result;
 }
 
-std::vector<float> ImportedModel::from_onnx(int parameter, std::span<const float> onnx) const {
-  const Layout& layout = parameter_layouts.at(size_t(parameter));
-  if (onnx.size() != size_t(layout.engine_shape.elements()))
-    fail(StatusCode::invalid_argument, "'{}' has {} elements, {} given", layout.name, layout.engine_shape.elements(), onnx.size());
+std::vector<float> from_file(const Layout& layout, std::span<const float> onnx) {
+  check_count(layout, onnx.size());
   std::vector<float> result(onnx.size());
   for (size_t i = 0; i < onnx.size(); ++i) result[i] = onnx[layout.source.empty() ? i : size_t(layout.source[i])];
   return result;
+}
+
+}  // namespace
+
+std::vector<float> ImportedModel::to_onnx(int parameter, std::span<const float> engine) const {
+  return to_file(parameter_layouts.at(size_t(parameter)), engine);
+}
+
+std::vector<float> ImportedModel::from_onnx(int parameter, std::span<const float> onnx) const {
+  return from_file(parameter_layouts.at(size_t(parameter)), onnx);
+}
+
+std::vector<float> ImportedModel::buffer_to_onnx(int buffer, std::span<const float> engine) const {
+  return to_file(buffer_layouts.at(size_t(buffer)), engine);
+}
+
+std::vector<float> ImportedModel::buffer_from_onnx(int buffer, std::span<const float> onnx) const {
+  return from_file(buffer_layouts.at(size_t(buffer)), onnx);
 }
 
 const std::vector<int64_t>& ImportedModel::onnx_shape(int parameter) const {
@@ -43,6 +64,9 @@ const std::vector<int64_t>& ImportedModel::onnx_shape(int parameter) const {
 namespace {
 
 bool is_standard(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+
+constexpr const char* kUnsupported = "the operator is not supported";
+constexpr const char* kSeeOperators = "see docs/operators.md for what is";
 
 class Driver {
  public:
@@ -251,6 +275,9 @@ class Driver {
         unknown = true;
       }
     }
+    // An operator that isn't supported at all is worth saying even behind another problem.
+    if (unknown && is_standard(proto.domain()) && !find_operator(proto.op_type()))
+      report(node, StatusCode::unsupported, kUnsupported, kSeeOperators);
     if (!unknown) {
       try {
         import_known(node);
@@ -280,7 +307,7 @@ class Driver {
              "is an operator of domain '{}'", proto.domain());
     }
     const OperatorInfo* info = find_operator(proto.op_type());
-    if (!info) refuse("see docs/operators.md for what is supported", "the operator is not supported");
+    if (!info) refuse(kSeeOperators, "{}", kUnsupported);
     if (proto.output_size() < 1) contradict("has no outputs");
     if (evaluate_known(node)) return;
     if (proto.op_type() != "Constant" && node.inputs() > 0 && !node.in(0).is(Kind::tensor) && all_known(node) &&

@@ -82,6 +82,8 @@ struct ImportedModel {
   // Between the engine's layout and the file's.
   std::vector<float> to_onnx(int parameter, std::span<const float> engine) const;
   std::vector<float> from_onnx(int parameter, std::span<const float> onnx) const;
+  std::vector<float> buffer_to_onnx(int buffer, std::span<const float> engine) const;
+  std::vector<float> buffer_from_onnx(int buffer, std::span<const float> onnx) const;
   const std::vector<int64_t>& onnx_shape(int parameter) const;
 };
 
