@@ -25,7 +25,8 @@ std::string_view embedded_source(std::string_view file) {
 }
 
 std::string float_literal(float value) {
-  return fmt::format("__int_as_float(0x{:08x}) /* {} */", std::bit_cast<uint32_t>(value), value);
+  if (!std::isfinite(value)) return fmt::format("__int_as_float(0x{:08x})", std::bit_cast<uint32_t>(value));
+  return fmt::format("{:a}f /* {} */", value, value);
 }
 
 KernelSource& KernelSource::define(std::string_view name, std::string_view text) {
@@ -36,11 +37,7 @@ KernelSource& KernelSource::define(std::string_view name, int64_t value) {
   return define(name, value < 0 ? fmt::format("({})", value) : fmt::format("{}", value));
 }
 KernelSource& KernelSource::define(std::string_view name, float value) {
-  // Readable where the decimal form is exact enough to be read back as the same float.
-  if (!std::isfinite(value)) return define(name, std::string_view(float_literal(value)));
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return define(name, std::string_view("(" + text + "f)"));
+  return define(name, std::string_view(fmt::format("({})", float_literal(value))));
 }
 KernelSource& KernelSource::define(std::string_view name, DType type) {
   defines_ += fmt::format("typedef {} {};\n", name_of(type), name);

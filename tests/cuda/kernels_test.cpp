@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every CUDA kernel against the double-precision references, over types and odd sizes, and twice:
+// results must repeat bit for bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cuda/cases.h"
+#include "cuda/run_cuda.h"
+
+namespace ren::test {
+namespace {
+
+class CudaKernels : public testing::TestWithParam<CudaCase> {};
+
+bool same(const Values& a, const Values& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
+  return true;
+}
+
+void compare(Device& device, const CudaCase& test, bool direct) {
+  Case c;
+  test.build(c);
+  const auto wanted = c.run_reference();
+  DeviceTensors tensors(device, c);
+  const BoundCase bound = bind_case(device, c, tensors, direct);
+  const auto run = [&] {
+    tensors.write_inputs();
+    for (const auto& kernel : bound.kernels) kernel->launch();
+    device.synchronize();
+    return tensors.read();
+  };
+  const auto found = run();
+  // FP32 sums in any order; at most two roundings to the narrow type on the way (a bias added
+  // behind a library's product). A sum of random terms is about sqrt(terms) large.
+  const double tolerance = sum_tolerance(test.terms) + 2 * type_tolerance(test.rounded);
+  const double scale = std::max(1.0, std::sqrt(double(test.terms)) / 3);
+  for (size_t n = 0; n < c.graph.nodes.size(); ++n) {
+    const Node& node = c.graph.nodes[n];
+    std::vector<TensorId> changed = node.outputs;
+    if (node.op == Op::batch_norm_statistics) changed.insert(changed.end(), node.inputs.begin() + 1, node.inputs.end());
+    for (size_t k = 0; k < changed.size(); ++k)
+      if (changed[k] != kNoTensor)
+        expect_close(found.at(changed[k]), wanted.at(changed[k]), tolerance, scale,
+                     fmt::format("{} ({}), output {}", name_of(node.op), bound.choices[n].engine, k));
+  }
+  const auto again = run();
+  for (const auto& [id, values] : found) EXPECT_TRUE(same(values, again.at(id))) << c.graph.at(id).name << " differs in a second run";
+}
+
+TEST_P(CudaKernels, AgreeWithTheReference) {
+  REN_NEED_GPU(device);
+  compare(*device, GetParam(), false);
+}
+
+TEST_P(CudaKernels, OurOwnBehindTheLibrariesToo) {
+  const std::string& name = GetParam().name;
+  if (name.rfind("conv", 0) != 0 && name.rfind("gemm", 0) != 0) return;
+  REN_NEED_GPU(device);
+  compare(*device, GetParam(), true);
+}
+
+std::string test_name(const testing::TestParamInfo<CudaCase>& info) {
+  std::string name = info.param.name;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name + "_" + std::to_string(info.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaKernels, testing::ValuesIn(cuda_cases()), test_name);
+
+}  // namespace
+}  // namespace ren::test

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "ops/harness.h"
+
+namespace ren::test {
+
+// The first GPU, opened once for all tests, or nullptr with the reason in `why`.
+Device* test_gpu(std::string& why);
+
+// Every tensor of a case in device memory of its own, guarded on both sides; outputs begin as NaN.
+class DeviceTensors {
+ public:
+  DeviceTensors(Device& device, const Case& test);
+  std::byte* address(TensorId id) const;
+  void write_inputs();                          // what the case gives, as at the start
+  std::map<TensorId, Values> read() const;      // also checks the guards
+
+ private:
+  Device& device_;
+  const Case& test_;
+  std::map<TensorId, std::unique_ptr<DeviceBlock>> blocks_;
+};
+
+// The kernels of a case, bound; `direct` asks convolutions and products for our own instead of a library's.
+struct BoundCase {
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<std::unique_ptr<DeviceBlock>> workspaces;
+  std::vector<NodeChoice> choices;
+};
+BoundCase bind_case(Device& device, const Case& test, const DeviceTensors& tensors, bool direct);
+
+#define REN_NEED_GPU(device)                              \
+  std::string why_no_gpu;                                 \
+  Device* const device = test_gpu(why_no_gpu);            \
+  if (device == nullptr) GTEST_SKIP() << "no GPU: " << why_no_gpu
+
+}  // namespace ren::test
