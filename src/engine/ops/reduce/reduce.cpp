@@ -23,9 +23,12 @@ std::vector<TensorType> infer(const Node& node, std::span<const TensorType> inpu
 void reference(const ReferenceCall& call) {
   const auto& a = call.node.as<ReduceAttributes>();
   const bool max = a.kind == ReduceKind::max;
-  for (std::vector<double>* output : call.outputs)
-    if (output) output->assign(output->size(), max ? -std::numeric_limits<double>::infinity() : 0.0);
-  const Shape target = call.output_shape(0);
+  Shape target;
+  for (size_t k = 0; k < call.outputs.size(); ++k) {
+    if (!call.outputs[k]) continue;
+    target = call.output_shape(k);
+    call.outputs[k]->assign(size_t(target.elements()), max ? -std::numeric_limits<double>::infinity() : 0.0);
+  }
   for_each_element(call, a.expression,
                    [&](int64_t n, int64_t h, int64_t w, int64_t c, const std::vector<double>& values) {
                      const size_t i = index_of(target, n % target.n, h % target.h, w % target.w, c % target.c);
