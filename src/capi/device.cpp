@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "engine/base/status.h"
+#include "engine/runtime/backends.h"
 
 namespace ren::capi {
 
@@ -19,9 +20,9 @@ ChosenDevice choose_device(const std::string& name) {
   }
   if (kind == "cpu") {
     if (chosen.index != 0) fail(StatusCode::not_found, "there is one CPU device, 'cpu', not '{}'", name);
-    chosen.backend = &cpu_backend();
+    chosen.backend = &find_backend(DeviceKind::cpu);
   } else if (kind == "cuda") {
-    fail(StatusCode::not_found, "this build has no CUDA");
+    chosen.backend = &find_backend(DeviceKind::cuda);
   } else {
     fail(StatusCode::invalid_argument, "device '{}' is not cpu, cuda or cuda:NUMBER", name);
   }

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands that use a trained model: eval and predict.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/signals.h"
+
+namespace ren::cli {
+namespace {
+
+// A model that only runs forward, and what its pictures look like.
+struct Inference {
+  ModelChoice model;
+  DeviceChoice device;
+  NormalizeChoice normalize;
+  LoaderChoice loader;
+  int64_t batch = 64;
+  std::string resize = "none";
+
+  ModelHandle loaded;
+  ren_model_info info = REN_MODEL_INFO_INIT;
+  TrainerHandle trainer;
+
+  void add(CLI::App& command, bool skip) {
+    command.add_option("--batch", batch, "Pictures at a time")->check(CLI::Range(int64_t{1}, int64_t{1} << 24))->capture_default_str();
+    normalize.add(command);
+    command.add_option("--augment", resize, "How pictures come to the model's size: none (resize, centre crop), center-crop:SHORT, exact")
+        ->capture_default_str();
+    device.add(command);
+    loader.add(command, skip);
+  }
+
+  void load() {
+    loaded = model.load();
+    info = info_of(loaded);
+    normalize.resolve(loaded.get(), info.channels);
+  }
+
+  void make_trainer(int64_t pictures, const std::string& losses = {}) {
+    batch = std::max<int64_t>(1, std::min(batch, pictures));
+    ren_trainer_options o = REN_TRAINER_OPTIONS_INIT;
+    o.batch = batch;
+    o.evaluation_only = 1;
+    if (!losses.empty()) o.losses = losses.c_str();
+    device.apply(o);
+    normalize.apply(o);
+    trainer = make<TrainerHandle>([&](ren_trainer** t) { return ren_trainer_create(loaded.get(), &o, t); });
+  }
+
+  LoaderHandle make_loader(const DatasetHandle& dataset, const std::string& split) const {
+    ren_loader_options o = REN_LOADER_OPTIONS_INIT;
+    o.batch = batch;
+    o.channels = info.channels;
+    o.height = info.height;
+    o.width = info.width;
+    o.augmentation = resize.c_str();
+    o.last_batch = REN_LAST_BATCH_EXACT;
+    o.cache_bytes = -1;
+    loader.apply(o);
+    return make<LoaderHandle>([&](ren_loader** l) { return ren_loader_create(dataset.get(), split.c_str(), &o, l); });
+  }
+
+  void tell_normalization(Output& output) const {
+    if (normalize.by_default)
+      output.note(fmt::format("the model names no normalisation: '{}' is assumed (--normalize)", normalize.name));
+  }
+};
+
+// ---- eval --------------------------------------------------------------------------------
+
+struct Eval {
+  Inference inference;
+  std::string data, validation, split, losses;
+  Output output;
+
+  void run();
+
+ private:
+  std::string choose_split(const DatasetHandle& dataset, int64_t& pictures) const;
+  static int32_t on_progress(void* user, const ren_progress* p) {
+    try {
+      static_cast<Eval*>(user)->output.progress("evaluating", *p);
+      return 0;
+    } catch (const std::exception&) {
+      return 1;
+    }
+  }
+};
+
+std::string Eval::choose_split(const DatasetHandle& dataset, int64_t& pictures) const {
+  if (!split.empty()) {
+    check(ren_dataset_size(dataset.get(), split.c_str(), &pictures));
+    return split;
+  }
+  for (const char* name : {"val", "all"}) {
+    const int32_t status = ren_dataset_size(dataset.get(), name, &pictures);
+    if (status == REN_OK) return name;
+    if (status != REN_ERROR_NOT_FOUND) check(status);
+  }
+  throw CliError(kRefused, fmt::format("'{}' has no val/ or test/ pictures; --split names others, --val a place", data));
+}
+
+void Eval::run() {
+  inference.load();
+  ren_dataset_options options = REN_DATASET_OPTIONS_INIT;
+  if (!validation.empty()) options.validation_uri = validation.c_str();
+  const auto dataset = make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open(data.c_str(), &options, d); });
+  int64_t pictures = 0;
+  const std::string chosen = choose_split(dataset, pictures);
+  inference.make_trainer(pictures, losses);
+  const LoaderHandle loader = inference.make_loader(dataset, chosen);
+  inference.tell_normalization(output);
+  ren_metrics m{};
+  int32_t status;
+  {
+    StopScope scope(inference.trainer.get());
+    status = ren_trainer_evaluate(inference.trainer.get(), loader.get(), &m, on_progress, this);
+  }
+  output.end_progress();
+  check(status);
+  ren_loader_info info = REN_LOADER_INFO_INIT;
+  check(ren_loader_get_info(loader.get(), &info));
+  if (info.bad_files > 0) {
+    const auto report = make<ReportHandle>([&](ren_report** r) { return ren_loader_report(loader.get(), r); });
+    output.note(text_of(report));
+  }
+  output.event({{"event", "eval"}, {"model", inference.model.path}, {"data", data}, {"split", chosen}, {"samples", m.samples},
+                {"loss", m.loss}, {"top1", m.top1}, {"top5", m.top5}, {"seconds", m.seconds}, {"bad_files", info.bad_files}});
+  output.result(fmt::format("top-1 {}  top-5 {}  loss {:.4f}  ({} pictures of '{}', {})", percent_text(m.top1), percent_text(m.top5), m.loss,
+                            m.samples, chosen, duration_text(m.seconds)));
+  output.finish();
+}
+
+// ---- predict -----------------------------------------------------------------------------
+
+struct Predict {
+  Inference inference;
+  std::vector<std::string> pictures;
+  std::string classes_file;
+  int64_t top = 1;
+  Output output;
+
+  void run();
+
+ private:
+  std::vector<std::string> class_names(int64_t count) const;
+  void predict_place(const DatasetHandle& dataset, const std::vector<std::string>& names);
+  void print(const std::string& path, const float* logits, const std::vector<std::string>& names);
+};
+
+std::vector<std::string> Predict::class_names(int64_t count) const {
+  std::vector<std::string> names;
+  if (!classes_file.empty()) {
+    std::ifstream file(classes_file);
+    if (!file) throw CliError(kRefused, fmt::format("--classes '{}' can't be read", classes_file));
+    for (std::string line; std::getline(file, line);)
+      if (!line.empty()) names.push_back(line);
+    if (int64_t(names.size()) != count)
+      throw CliError(kRefused, fmt::format("--classes '{}' has {} lines, the model has {} classes", classes_file, names.size(), count));
+    return names;
+  }
+  if (const auto text = metadata_of(inference.loaded.get(), "renaissance.classes")) {
+    const auto j = nlohmann::json::parse(*text, nullptr, false);
+    if (j.is_array() && int64_t(j.size()) == count &&
+        std::all_of(j.begin(), j.end(), [](const auto& v) { return v.is_string(); }))
+      return j.get<std::vector<std::string>>();
+  }
+  for (int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+void Predict::print(const std::string& path, const float* logits, const std::vector<std::string>& names) {
+  const size_t count = names.size();
+  const double most = *std::max_element(logits, logits + count);
+  std::vector<double> p(count);
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += p[i] = std::exp(double(logits[i]) - most);
+  std::vector<size_t> order(count);
+  for (size_t i = 0; i < count; ++i) order[i] = i;
+  const size_t shown = std::min(count, size_t(top));
+  std::partial_sort(order.begin(), order.begin() + int64_t(shown), order.end(),
+                    [&](size_t a, size_t b) { return p[a] != p[b] ? p[a] > p[b] : a < b; });
+  nlohmann::json list = nlohmann::json::array();
+  std::string text = path;
+  for (size_t k = 0; k < shown; ++k) {
+    const double probability = p[order[k]] / sum;
+    list.push_back({{"class", names[order[k]]}, {"index", order[k]}, {"probability", probability}});
+    text += fmt::format("  {} {:.2f} %", names[order[k]], 100 * probability);
+  }
+  output.event({{"event", "prediction"}, {"path", path}, {"predictions", list}});
+  output.result(text);
+}
+
+void Predict::predict_place(const DatasetHandle& dataset, const std::vector<std::string>& names) {
+  const LoaderHandle loader = inference.make_loader(dataset, "all");
+  check(ren_loader_start_epoch(loader.get(), 0, 0));
+  std::vector<float> logits;
+  int64_t first = 0;
+  ren_batch batch = REN_BATCH_INIT;
+  while (check(ren_loader_next(loader.get(), &batch)) == REN_OK) {
+    logits.resize(size_t(batch.count) * names.size());
+    float* const outputs[] = {logits.data()};
+    const size_t counts[] = {logits.size()};
+    check(ren_trainer_predict(inference.trainer.get(), &batch, outputs, counts, 1));
+    for (int64_t i = 0; i < batch.count; ++i) {
+      const std::string path = text_from([&](char* b, size_t c, size_t* n) { return ren_dataset_path(dataset.get(), "all", first + i, b, c, n); });
+      print(path, logits.data() + size_t(i) * names.size(), names);
+    }
+    if (output.failed()) break;
+    first += batch.count;
+  }
+}
+
+void Predict::run() {
+  inference.load();
+  ren_output_info o = REN_OUTPUT_INFO_INIT;
+  check(ren_model_output_info(inference.loaded.get(), 0, &o));
+  if (o.height != 1 || o.width != 1)
+    throw CliError(kRefused, fmt::format("output '{}' is a map of {}x{}, not class scores of a picture", output_name(inference.loaded, 0), o.height, o.width));
+  const auto names = class_names(o.channels);
+  std::vector<DatasetHandle> places;
+  int64_t total = 0;
+  for (const std::string& place : pictures) {
+    places.push_back(make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open_pictures(place.c_str(), d); }));
+    int64_t count = 0;
+    check(ren_dataset_size(places.back().get(), "all", &count));
+    total += count;
+  }
+  inference.make_trainer(total);
+  inference.tell_normalization(output);
+  for (const DatasetHandle& place : places) predict_place(place, names);
+  output.finish();
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, int&) {
+  auto state = std::make_shared<Eval>();
+  CLI::App* command = app.add_subcommand("eval", "Measure a model's accuracy on labelled pictures");
+  state->inference.model.add_path(*command);
+  command->add_option("--data", state->data, "Folder or zip of class folders; val/ or test/ in it is taken, else all of it")
+      ->required()->type_name("URI");
+  command->add_option("--val", state->validation, "Pictures to take instead")->type_name("URI");
+  command->add_option("--split", state->split, "Which pictures: train, val, test or all")->type_name("NAME");
+  command->add_option("--loss", state->losses, "As in training, e.g. logits:1,aux:0.3")->type_name("OUTPUT[:WEIGHT],...");
+  state->inference.add(*command, true);
+  add_output(*command, state->output);
+  command->footer("Examples:\n  renaissance eval trained.onnx --data pictures/\n  renaissance eval trained.onnx --data pictures.zip --split train --json");
+  command->callback([state] { state->run(); });
+}
+
+void add_predict(CLI::App& app, int&) {
+  auto state = std::make_shared<Predict>();
+  CLI::App* command = app.add_subcommand("predict", "Name the class of pictures");
+  state->inference.model.add_path(*command);
+  command->add_option("PICTURES", state->pictures, "JPEG or PNG files, folders or zip archives of them")->required();
+  command->add_option("--top", state->top, "How many classes to name for each")->check(CLI::Range(int64_t{1}, int64_t{1} << 30))->capture_default_str();
+  command->add_option("--classes", state->classes_file, "Class names, one a line, where the model doesn't have them")->type_name("FILE");
+  state->inference.add(*command, false);
+  add_output(*command, state->output);
+  command->footer("Examples:\n  renaissance predict trained.onnx cat.jpg\n  renaissance predict trained.onnx pictures/ --top 3 --json");
+  command->callback([state] { state->run(); });
+}
+
+}  // namespace ren::cli

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `renaissance`.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <new>
+
+#include "cli/api.h"
+#include "cli/commands.h"
+#include "cli/signals.h"
+
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  renaissance inspect net.onnx
+  renaissance train net.onnx --data pictures/ --epochs 30 --batch 64 --lr 0.05 \
+      --schedule cosine --augment random-resized-crop,flip --out trained.onnx
+  renaissance eval trained.onnx --data pictures/
+  renaissance predict trained.onnx cat.jpg more-pictures/
+
+renaissance COMMAND --help tells more.
+Exit codes: 0 done, 1 failed or numbers differ, 2 bad usage or refused input, 130 interrupted.)";
+
+int fail_with(int exit_code, const char* message) {
+  std::fprintf(stderr, "error: %s\n", message);
+  return exit_code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Trains CNNs exported from PyTorch as ONNX files, and writes the weights back into the file.", "renaissance");
+  app.set_version_flag("--version", fmt::format("renaissance {}", ren_version()));
+  app.require_subcommand(1);
+  app.footer(kExamples);
+  app.get_formatter()->column_width(36);
+  int exit_code = ren::cli::kOk;
+  ren::cli::add_inspect(app, exit_code);
+  ren::cli::add_plan(app, exit_code);
+  ren::cli::add_train(app, exit_code);
+  ren::cli::add_eval(app, exit_code);
+  ren::cli::add_predict(app, exit_code);
+  ren::cli::add_export(app, exit_code);
+  ren::cli::add_verify(app, exit_code);
+  ren::cli::add_doctor(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    // --help and --version come this way, too
+    return app.exit(e) == 0 ? ren::cli::kOk : ren::cli::kRefused;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if ((ren_abi_version() >> 16) != (REN_ABI_VERSION >> 16) || ren_abi_version() < REN_ABI_VERSION)
+    return fail_with(ren::cli::kFailure, fmt::format("librenaissance.so has ABI {}, this program needs {}", ren_abi_version(), REN_ABI_VERSION).c_str());
+  ren::cli::install_signal_handlers();
+  try {
+    return run(argc, argv);
+  } catch (const ren::cli::CliError& e) {
+    return fail_with(e.exit_code(), e.what());
+  } catch (const std::bad_alloc&) {
+    return fail_with(ren::cli::kFailure, "the process is out of memory");
+  } catch (const std::exception& e) {
+    return fail_with(ren::cli::kFailure, e.what());
+  }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/api.h"
+#include "cli/output.h"
+
+namespace ren::cli {
+
+// Options that several commands share; each struct adds its own to a command.
+struct ModelChoice {
+  std::string path;
+  std::vector<std::string> train, freeze;
+
+  void add_path(CLI::App& command);
+  void add_globs(CLI::App& command);
+  ModelHandle load() const;
+};
+
+struct DeviceChoice {
+  std::string device = "cpu", precision = "fp32";
+  int threads = 0;
+
+  void add(CLI::App& command);
+  void apply(ren_trainer_options& options) const;   // points into this object
+};
+
+// Normalisation: from options, else what the model's metadata says, else the usual.
+struct NormalizeChoice {
+  std::string name;
+  std::vector<float> mean, std;
+  bool from_model = false, by_default = false;      // after resolve()
+
+  void add(CLI::App& command);
+  void resolve(const ren_model* model, int64_t channels);
+  void apply(ren_trainer_options& options) const;
+  std::string metadata(int64_t channels) const;     // of "renaissance.normalize"
+  std::string text() const;
+};
+
+struct LoaderChoice {
+  std::string bad_files = "fail";
+  int threads = 0;
+
+  // skip: another picture can take a bad one's place; not where each picture is answered for.
+  void add(CLI::App& command, bool skip = true);
+  void apply(ren_loader_options& options) const;
+};
+
+// What training is like; `plan` takes the part that decides about memory.
+struct TrainingChoice {
+  int64_t batch = 64, epochs = 1;
+  double lr = 0.1, momentum = 0.9, weight_decay = 0, warmup_epochs = 0, final_lr = 0, step_epochs = 0, gamma = 0.1;
+  double label_smoothing = 0, ema = 0;
+  bool nesterov = false, decay_weights_only = false;
+  std::string optimizer = "sgd", schedule = "constant", losses;
+  uint64_t seed = 0;
+
+  void add_memory(CLI::App& command);
+  void add_recipe(CLI::App& command);
+  void apply(ren_trainer_options& options) const;
+};
+
+ren_model_info info_of(const ModelHandle& model);
+std::string output_name(const ModelHandle& model, int64_t index);
+std::optional<std::string> metadata_of(const ren_model* model, const std::string& key);
+std::vector<std::string> classes_of(const ren_dataset* dataset);
+void add_output(CLI::App& command, Output& output, bool quiet = true);
+// Refuses, before any work, a file that could not be written later: no such folder, no permission,
+// a folder of that name, less room than `bytes`.
+void check_writable(const std::string& path, const char* option, uint64_t bytes);
+uint64_t file_bytes(const std::string& path);       // 0 when unknown
+void write_text_file(const std::string& path, const std::string& text);
+
+}  // namespace ren::cli

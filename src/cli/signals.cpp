@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "cli/api.h"
+
+namespace ren::cli {
+namespace {
+
+std::atomic<ren_trainer*> running{nullptr};
+std::atomic<int> signals{0};
+
+void on_signal(int) {
+  ren_trainer* const trainer = running.load();
+  if (trainer == nullptr || signals.fetch_add(1) > 0) _exit(kInterrupted);
+  ren_trainer_request_stop(trainer);
+  constexpr char text[] = "\nstopping after this step; once more ends at once\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  // A reader of our output that goes away is an error of writing, not the end of a training.
+  signal(SIGPIPE, SIG_IGN);
+}
+
+StopScope::StopScope(ren_trainer* trainer) { running = trainer; }
+StopScope::~StopScope() { running = nullptr; }
+
+}  // namespace ren::cli

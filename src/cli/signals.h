@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "renaissance_c.h"
+
+namespace ren::cli {
+
+// SIGINT and SIGTERM: while a StopScope lives, the first asks its trainer to stop after the
+// running step, the second ends the program at once with 130; else the first does.
+void install_signal_handlers();
+
+class StopScope {
+ public:
+  explicit StopScope(ren_trainer* trainer);
+  ~StopScope();
+  StopScope(const StopScope&) = delete;
+  StopScope& operator=(const StopScope&) = delete;
+};
+
+}  // namespace ren::cli
