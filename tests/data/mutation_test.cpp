@@ -36,15 +36,24 @@ TEST(Mutation, PicturesNeverCrashTheDecoder) {
        {"baseline_420.jpg", "progressive_420.jpg", "progressive_444.jpg", "restart.jpg", "cmyk_adobe.jpg", "gray.jpg", "rgb.png",
         "palette_4bit.png", "rgba_16bit.png", "interlaced.png", "palette_transparent.png", "one_bit.png"}) {
     const std::string bytes = fixture(name);
-    for (uint64_t i = 0; i < 250; ++i) {
+    for (uint64_t i = 0; i < 400; ++i) {
       RandomStream random(99, 7, i);
       DecodeOptions options;
       options.channels = i % 2 ? 3 : 1;
       options.tolerate_damage = i % 3 == 0;
       options.max_pixels = 1 << 22;  // sizes that were changed to larger ones cost time, not insight
       try {
-        decoder.decode(mutate(bytes, random), options, image);
+        const std::string changed = mutate(bytes, random);
+        Region part;
+        const auto choose = [&](int width, int height) {
+          const int w = 1 + int(random.below(uint32_t(width))), h = 1 + int(random.below(uint32_t(height)));
+          return Region{int(random.below(uint32_t(width - w + 1))), int(random.below(uint32_t(height - h + 1))), w, h};
+        };
+        if (i % 4 < 2) decoder.decode_part(changed + (i % 4 ? "" : "\xFF\xD9"), options, choose, image, part);
+        else decoder.decode(changed, options, image);
         ASSERT_LE(int64_t{image.width()} * image.height(), options.max_pixels);
+        ASSERT_LE(part.left + part.width, image.width());
+        ASSERT_LE(part.top + part.height, image.height());
         ++decoded;
       } catch (const Error& error) {
         ASSERT_STRNE(error.what(), "");

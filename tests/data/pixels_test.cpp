@@ -138,7 +138,7 @@ TEST(Pixels, FastResizeClampsAsThePlainOneDoes) {
 
 TEST(Pixels, ResizeOfACropIsThatOfItsCopy) {
   const Image source = decode("baseline_444.jpg", 3);
-  const ImageView crop = source.view().crop(11, 7, 30, 22);
+  const ImageView crop = source.view().crop({11, 7, 30, 22});
   Image copy(30, 22, 3);
   for (int y = 0; y < 22; ++y) std::memcpy(copy.row(y), crop.row(y), copy.stride());
   Image a, b;
@@ -165,6 +165,37 @@ TEST(Pixels, FittedAsTorchvisionDoes) {
     ++cases;
   }
   EXPECT_GE(cases, 36);
+}
+
+// Every part of every kind of file equals that part of the whole, at all offsets to the
+// blocks of 8 and 16 pixels.
+TEST(Pixels, PartsAreThoseOfTheWhole) {
+  Decoder decoder;
+  Image whole, image;
+  for (const json& entry : fixture_index().at("decode")) {
+    SCOPED_TRACE(entry.at("file"));
+    const std::string bytes = fixture(entry.at("file"));
+    for (uint64_t i = 0; i < 400; ++i) {
+      DecodeOptions options;
+      options.channels = i % 5 == 0 ? 1 : 3;
+      decoder.decode(bytes, options, whole);
+      RandomStream random(4, 3, i);
+      Region wanted, part;
+      decoder.decode_part(bytes, options, [&](int width, int height) {
+        wanted.width = 1 + int(random.below(uint32_t(width)));
+        wanted.height = 1 + int(random.below(uint32_t(height)));
+        wanted.left = int(random.below(uint32_t(width - wanted.width + 1)));
+        wanted.top = int(random.below(uint32_t(height - wanted.height + 1)));
+        return wanted;
+      }, image, part);
+      ASSERT_EQ(part.width, wanted.width);
+      ASSERT_EQ(part.height, wanted.height);
+      const ImageView a = image.view().crop(part), b = whole.view().crop(wanted);
+      for (int y = 0; y < wanted.height; ++y)
+        ASSERT_EQ(std::memcmp(a.row(y), b.row(y), size_t(a.width * a.channels)), 0)
+            << i << ": row " << y << " of " << wanted.left << ',' << wanted.top << ' ' << wanted.width << 'x' << wanted.height;
+    }
+  }
 }
 
 TEST(Decode, FormatIsSeenInTheContent) {

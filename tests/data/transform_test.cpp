@@ -15,7 +15,7 @@ TEST(RandomResizedCrop, FollowsItsDistribution) {
   const int draws = 10000;
   for (int i = 0; i < draws; ++i) {
     RandomStream random(3, 1, uint64_t(i));
-    const CropRect r = random_resized_crop(500, 400, a, random);
+    const Region r = random_resized_crop(500, 400, a, random);
     ASSERT_GE(r.left, 0);
     ASSERT_GE(r.top, 0);
     ASSERT_LE(r.left + r.width, 500);
@@ -37,12 +37,12 @@ TEST(RandomResizedCrop, FallsBackToTheCentre) {
   Augmentation a;
   a.min_scale = 0.9f;
   RandomStream random(3, 1, 0);
-  const CropRect tall = random_resized_crop(10, 1000, a, random);
+  const Region tall = random_resized_crop(10, 1000, a, random);
   EXPECT_EQ(tall.width, 10);
   EXPECT_EQ(tall.height, 13);  // round(10 / (3/4))
   EXPECT_EQ(tall.left, 0);
   EXPECT_EQ(tall.top, (1000 - 13) / 2);
-  const CropRect wide = random_resized_crop(1000, 10, a, random);
+  const Region wide = random_resized_crop(1000, 10, a, random);
   EXPECT_EQ(wide.height, 10);
   EXPECT_EQ(wide.width, 13);  // round(10 * 4/3)
 }

@@ -62,13 +62,13 @@ bool vertical_first(const ImageView& source, int width, int height) {
 ImageView used_rows(const ImageView& source, AxisWeights& down) {
   const int first = down.first.front(), last = down.first.back() + down.count.back();
   for (int& position : down.first) position -= first;
-  return source.crop(0, first, source.width, last - first);
+  return source.crop({0, first, source.width, last - first});
 }
 
 ImageView used_columns(const ImageView& source, AxisWeights& across) {
   const int first = across.first.front(), last = across.first.back() + across.count.back();
   for (int& position : across.first) position -= first;
-  return source.crop(first, 0, last - first, source.height);
+  return source.crop({first, 0, last - first, source.height});
 }
 
 void pass_across(const ResizeKernels& kernels, const ImageView& source, const AxisWeights& across, int width,

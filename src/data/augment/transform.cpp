@@ -78,7 +78,7 @@ Augmentation Augmentation::eval() {
   return a;
 }
 
-CropRect random_resized_crop(int width, int height, const Augmentation& a, RandomStream& random) {
+Region random_resized_crop(int width, int height, const Augmentation& a, RandomStream& random) {
   const double area = double(width) * height;
   const double low = std::log(double(a.min_ratio)), high = std::log(double(a.max_ratio));
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -158,24 +158,26 @@ const Image& Transformer::fit(const Image& decoded, int short_side) {
 }
 
 void Transformer::finish(const Image& prepared, RandomStream& random, uint8_t* out) {
-  switch (augmentation_.mode) {
-    case Augmentation::Mode::random_resized_crop: {
-      const CropRect r = random_resized_crop(prepared.width(), prepared.height(), augmentation_, random);
-      resizer_.resize(prepared.view().crop(r.left, r.top, r.width, r.height), width_, height_, augmentation_.filter,
-                      resized_);
-      break;
-    }
-    case Augmentation::Mode::pad_crop: return pad_crop(prepared, random, out);
-    default: return copy_picture(prepared, augmentation_.flip > 0 && random.uniform() < augmentation_.flip, out);
+  if (takes_region()) {
+    const Region region = draw_region(prepared.width(), prepared.height(), random);
+    finish_region(prepared.view().crop(region), random, out);
+  } else if (augmentation_.mode == Augmentation::Mode::pad_crop) {
+    pad_crop(prepared, random, out);
+  } else {
+    copy_picture(prepared, draw_flip(random), out);
   }
-  copy_picture(resized_, augmentation_.flip > 0 && random.uniform() < augmentation_.flip, out);
+}
+
+void Transformer::finish_region(const ImageView& region, RandomStream& random, uint8_t* out) {
+  resizer_.resize(region, width_, height_, augmentation_.filter, resized_);
+  copy_picture(resized_, draw_flip(random), out);
 }
 
 void Transformer::pad_crop(const Image& prepared, RandomStream& random, uint8_t* out) const {
   const int padding = augmentation_.padding;
   const int top = int(random.below(uint32_t(2 * padding + 1))) - padding;
   const int left = int(random.below(uint32_t(2 * padding + 1))) - padding;
-  const bool flip = augmentation_.flip > 0 && random.uniform() < augmentation_.flip;
+  const bool flip = draw_flip(random);
   const size_t stride = size_t(width_) * size_t(channels_);
   // The picture's part of a row, before the flip: columns x0 .. x0 + w of the target.
   const int x0 = std::clamp(-left, 0, width_), w = std::clamp(width_ - std::abs(left), 0, width_);

@@ -10,13 +10,9 @@
 
 namespace ren::data {
 
-struct CropRect {
-  int left = 0, top = 0, width = 0, height = 0;
-};
-
 // torchvision's RandomResizedCrop.get_params with this stream's numbers: up to ten tries of
 // an area and a log-uniform ratio, then the largest centre crop within the ratios.
-CropRect random_resized_crop(int width, int height, const Augmentation& augmentation, RandomStream& random);
+Region random_resized_crop(int width, int height, const Augmentation& augmentation, RandomStream& random);
 
 // The size that torchvision's Resize(short) gives.
 void short_side_size(int width, int height, int short_side, int& new_width, int& new_height);
@@ -34,11 +30,19 @@ class Transformer {
   // until the next call. Throws invalid_data when the mode can't take the picture's size.
   const Image& prepare(const Image& decoded);
 
-  // The random stage: writes height * width * channels bytes. Always draws the same count of
-  // numbers from a stream for the same picture and stream.
+  // The random stage: writes height * width * channels bytes.
   void finish(const Image& prepared, RandomStream& random, uint8_t* out);
 
+  // Where only a part of a picture is needed, the two stages can be done without the rest:
+  // draw_region() on its size, then finish_region() on that part, with the same stream.
+  bool takes_region() const { return augmentation_.mode == Augmentation::Mode::random_resized_crop; }
+  Region draw_region(int width, int height, RandomStream& random) const {
+    return random_resized_crop(width, height, augmentation_, random);
+  }
+  void finish_region(const ImageView& region, RandomStream& random, uint8_t* out);
+
  private:
+  bool draw_flip(RandomStream& random) const { return augmentation_.flip > 0 && random.uniform() < augmentation_.flip; }
   const Image& fit(const Image& decoded, int short_side);
   void pad_crop(const Image& prepared, RandomStream& random, uint8_t* out) const;
 

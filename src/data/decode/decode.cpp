@@ -56,6 +56,16 @@ DecodeResult Decoder::decode(std::string_view bytes, const DecodeOptions& option
   }
 }
 
+DecodeResult Decoder::decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
+                                  Image& image, Region& part) {
+  Region chosen;
+  const bool is_jpeg = recognise_format(bytes.substr(0, kFormatHeadBytes)) == Format::jpeg;
+  if (is_jpeg && state_->jpeg.decode_part(bytes, options, choose, chosen, image, part)) return {};
+  const DecodeResult result = decode(bytes, options, image);
+  part = chosen.width > 0 ? chosen : choose(image.width(), image.height());
+  return result;
+}
+
 void check_size(uint64_t width, uint64_t height, const DecodeOptions& options) {
   if (width == 0 || height == 0) fail(StatusCode::invalid_data, "the picture is {} x {} pixels", width, height);
   if (width > uint64_t(options.max_pixels) / height)

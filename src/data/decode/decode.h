@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ struct DecodeOptions {
   int64_t max_pixels = 178'956'970;   // larger ones are refused, as Pillow does
 };
 
+// Chooses the part that is needed, given width and height of the picture.
+using ChooseRegion = std::function<Region(int width, int height)>;
+
 struct DecodeResult {
   int warnings = 0;        // of the JPEG decoder: damage that Pillow passes over as well
   bool truncated = false;  // only with tolerate_damage
@@ -44,6 +48,12 @@ class Decoder {
   // Throws invalid_data or unsupported, saying what is wrong but not with which file;
   // `image` is then undefined.
   DecodeResult decode(std::string_view bytes, const DecodeOptions& options, Image& image);
+
+  // Decodes at least the chosen part, with the bytes that decode() gives there; `part` becomes
+  // its place in `image`. Damage below the part may go unnoticed, but not a missing end.
+  // `choose` is called once, if at all.
+  DecodeResult decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
+                           Image& image, Region& part);
 
  private:
   struct State;

@@ -12,6 +12,11 @@ namespace ren::data {
 // whole registers.
 constexpr size_t kImagePadding = 64;
 
+// A rectangle of a picture.
+struct Region {
+  int left = 0, top = 0, width = 0, height = 0;
+};
+
 // Rows of interleaved bytes that someone else owns.
 struct ImageView {
   const uint8_t* pixels = nullptr;
@@ -19,8 +24,8 @@ struct ImageView {
   size_t stride = 0;  // bytes from row to row
 
   const uint8_t* row(int y) const { return pixels + size_t(y) * stride; }
-  ImageView crop(int left, int top, int w, int h) const {
-    return {pixels + size_t(top) * stride + size_t(left) * size_t(channels), w, h, channels, stride};
+  ImageView crop(const Region& r) const {
+    return {pixels + size_t(r.top) * stride + size_t(r.left) * size_t(channels), r.width, r.height, channels, stride};
   }
 };
 

@@ -12,6 +12,7 @@
 namespace ren::data {
 namespace {
 
+constexpr int kMargin = 2;  // pixels around a part; one sample of halved chroma
 constexpr int kMostScans = 500;  // a few bytes a scan can cost seconds each
 
 enum class Outcome { done, failed, truncated, twelve_bit, too_many_scans };
@@ -80,6 +81,7 @@ struct JpegDecoder::State {
   void create();
   Outcome read_header(std::string_view bytes);
   Outcome read_rows(Image& image);
+  Outcome read_part(Image& image, const Region& wanted, Region& part);
   void convert_row(const uint8_t* from, uint8_t* to, int channels) const;
   [[noreturn]] void fail_decode(Outcome outcome);
 };
@@ -120,6 +122,30 @@ Outcome JpegDecoder::State::read_rows(Image& image) {
   return Outcome::done;
 }
 
+// Chroma is smoothed over its neighbours, and the decoder treats the edges of what it is
+// asked for as those of the picture: the margin keeps both out of the part.
+Outcome JpegDecoder::State::read_part(Image& image, const Region& wanted, Region& part) {
+  if (setjmp(errors.escape) != 0) return errors.outcome;
+  jpeg_start_decompress(&info);
+  const int width = int(info.output_width), height = int(info.output_height);
+  const int left = std::max(0, wanted.left - kMargin), right = std::min(width, wanted.left + wanted.width + kMargin);
+  const int top = std::max(0, wanted.top - kMargin), bottom = std::min(height, wanted.top + wanted.height + kMargin);
+  JDIMENSION begin = JDIMENSION(left), columns = JDIMENSION(right - left);
+  if (right - left < width) jpeg_crop_scanline(&info, &begin, &columns);
+  image.resize(int(columns), bottom - top, image.channels());
+  part = {wanted.left - int(begin), wanted.top - top, wanted.width, wanted.height};
+  if (top > 0) jpeg_skip_scanlines(&info, JDIMENSION(top));
+  const bool direct = info.output_components == image.channels();
+  while (int(info.output_scanline) < bottom) {
+    const int y = int(info.output_scanline) - top;
+    JSAMPROW target = direct ? image.row(y) : row.data();
+    jpeg_read_scanlines(&info, &target, 1);
+    if (!direct) convert_row(row.data(), image.row(y), image.channels());
+  }
+  jpeg_abort_decompress(&info);
+  return Outcome::done;
+}
+
 void JpegDecoder::State::convert_row(const uint8_t* from, uint8_t* to, int channels) const {
   const int width = int(info.output_width);
   if (info.out_color_space != JCS_CMYK) return rgb_to_gray(from, to, width);
@@ -147,7 +173,8 @@ JpegDecoder::~JpegDecoder() {
   if (state_->created) jpeg_destroy_decompress(&state_->info);
 }
 
-DecodeResult JpegDecoder::decode(std::string_view bytes, const DecodeOptions& options, Image& image) {
+// Reads the header and settles what comes out.
+void JpegDecoder::begin(std::string_view bytes, const DecodeOptions& options) {
   State& s = *state_;
   if (!s.created) s.create();
   if (!s.created) fail(StatusCode::out_of_memory, "the JPEG decoder can't be created: {}", s.errors.message);
@@ -164,10 +191,29 @@ DecodeResult JpegDecoder::decode(std::string_view bytes, const DecodeOptions& op
   // A gray picture is asked for as gray where gray is wanted: the luma of (v, v, v) is v.
   const bool gray = s.info.num_components == 1 && options.channels == 1;
   s.info.out_color_space = four ? JCS_CMYK : gray ? JCS_GRAYSCALE : JCS_RGB;
-  image.resize(int(s.info.image_width), int(s.info.image_height), options.channels);
   s.row.resize(size_t(s.info.image_width) * 4);
+}
+
+DecodeResult JpegDecoder::decode(std::string_view bytes, const DecodeOptions& options, Image& image) {
+  begin(bytes, options);
+  State& s = *state_;
+  image.resize(int(s.info.image_width), int(s.info.image_height), options.channels);
   if (const Outcome outcome = s.read_rows(image); outcome != Outcome::done) s.fail_decode(outcome);
   return {int(s.info.err->num_warnings), s.errors.truncated};
+}
+
+bool JpegDecoder::decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
+                              Region& chosen, Image& image, Region& part) {
+  // Whether a file is bad must not depend on the part: one without its end is decoded in full.
+  if (options.tolerate_damage || !bytes.ends_with("\xFF\xD9")) return false;
+  begin(bytes, options);
+  State& s = *state_;
+  const int width = int(s.info.image_width), height = int(s.info.image_height);
+  chosen = choose(width, height);
+  if (int64_t{chosen.width} * chosen.height > int64_t{width} * height / 8 * 7) return false;
+  image.resize(1, 1, options.channels);
+  // Any complaint: the full decode decides.
+  return s.read_part(image, chosen, part) == Outcome::done && s.info.err->num_warnings == 0;
 }
 
 }  // namespace ren::data

@@ -23,7 +23,7 @@ std::vector<std::string> values_of(const std::map<int64_t, std::string>& texts) 
 }  // namespace
 
 PictureCache::PictureCache(int64_t samples, int64_t most_bytes)
-    : pictures_(most_bytes > 0 ? size_t(samples) : 0), most_bytes_(most_bytes) {}
+    : pictures_(most_bytes > 0 ? size_t(samples) : 0), most_bytes_(most_bytes), full_(most_bytes <= 0) {}
 
 PictureCache::~PictureCache() {
   for (std::atomic<Image*>& picture : pictures_) delete picture.load();
@@ -38,6 +38,7 @@ void PictureCache::offer(int64_t sample, const Image& picture) {
   const int64_t cost = cost_of(picture);
   if (bytes_.fetch_add(cost) + cost > most_bytes_) {
     bytes_.fetch_sub(cost);
+    full_.store(true, std::memory_order_relaxed);
     return;
   }
   auto copy = std::make_unique<Image>(picture.width(), picture.height(), picture.channels());
@@ -82,47 +83,64 @@ SampleMaker::SampleMaker(SampleSet& samples)
 
 void SampleMaker::make(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels,
                        int32_t& label) {
+  const LoaderOptions& o = samples_.options;
   const int64_t total = samples_.split.size();
   const auto sample_at = [&](int64_t p) { return order != nullptr ? int64_t{(*order)[size_t(p)]} : p; };
+  // Keyed by the position: a sample that stands in for another is augmented anew.
+  RandomStream random(o.seed, kPurposeAugment, uint64_t(position), uint32_t(epoch));
   int64_t sample = sample_at(position);
-  const Image* picture = nullptr;
-  if (samples_.options.bad_files == BadFiles::skip) {
-    for (int64_t step = 0; step < total && picture == nullptr; ++step) {
-      sample = sample_at((position + step) % total);
-      picture = good_picture(sample);
-    }
-    if (picture == nullptr)
+  if (o.bad_files == BadFiles::skip) {
+    int64_t step = 0;
+    while (step < total && !make_good(sample, random, pixels)) sample = sample_at((position + ++step) % total);
+    if (step == total)
       fail(StatusCode::invalid_data, "no picture of '{}' can be read, the first: {}", samples_.split.store->uri(),
            samples_.split.path(0));
   } else {
-    picture = &this->picture(sample);
+    make_one(sample, random, pixels);
   }
-  // Keyed by the position: a sample that stands in for another is augmented anew.
-  RandomStream random(samples_.options.seed, kPurposeAugment, uint64_t(position), uint32_t(epoch));
-  transformer_.finish(*picture, random, pixels);
   label = samples_.split.labels[size_t(sample)];
 }
 
-const Image* SampleMaker::good_picture(int64_t sample) {
-  if (samples_.log.is_bad(sample)) return nullptr;
-  if (const Image* cached = samples_.cache.find(sample)) return cached;
+bool SampleMaker::make_good(int64_t sample, RandomStream random, uint8_t* pixels) {
+  if (samples_.log.is_bad(sample)) return false;
   try {
-    return &fresh_picture(sample, false);
-  } catch (const Error& error) {
-    samples_.log.add_bad(sample, error.what());
-    return nullptr;
+    make_one(sample, random, pixels);
+    return true;
+  } catch (const Error&) {
+    return false;
   }
 }
 
-const Image& SampleMaker::picture(int64_t sample) {
-  if (const Image* cached = samples_.cache.find(sample)) return *cached;
+// A bad sample throws, unless it is to be replaced.
+void SampleMaker::make_one(int64_t sample, RandomStream& random, uint8_t* pixels) {
+  if (const Image* cached = samples_.cache.find(sample)) return transformer_.finish(*cached, random, pixels);
+  const RandomStream begin = random;
   try {
-    return fresh_picture(sample, false);
+    // A picture that could be kept is decoded in full, once.
+    if (transformer_.takes_region() && samples_.cache.is_full()) return make_from_part(sample, random, pixels);
+    return transformer_.finish(fresh_picture(sample, false), random, pixels);
   } catch (const Error& error) {
     samples_.log.add_bad(sample, error.what());
-    if (samples_.options.bad_files == BadFiles::fail) throw;
+    if (samples_.options.bad_files != BadFiles::replace) throw;
   }
-  return replacement(sample);
+  random = begin;
+  transformer_.finish(replacement(sample), random, pixels);
+}
+
+void SampleMaker::make_from_part(int64_t sample, RandomStream& random, uint8_t* pixels) {
+  const Split& split = samples_.split;
+  split.store->read(split.files[size_t(sample)], bytes_);
+  DecodeOptions options;
+  options.channels = int(samples_.options.channels);
+  Region part;
+  const auto choose = [&](int width, int height) { return transformer_.draw_region(width, height, random); };
+  try {
+    const DecodeResult result = decoder_.decode_part(bytes_, options, choose, decoded_, part);
+    if (result.warnings > 0) samples_.log.add_damaged(sample, split.path(sample));
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("'{}': {}", split.path(sample), error.what()));
+  }
+  transformer_.finish_region(decoded_.view().crop(part), random, pixels);
 }
 
 const Image& SampleMaker::replacement(int64_t sample) {

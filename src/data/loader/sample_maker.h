@@ -24,6 +24,7 @@ class PictureCache {
 
   const Image* find(int64_t sample) const;
   void offer(int64_t sample, const Image& picture);
+  bool is_full() const { return full_.load(std::memory_order_relaxed); }  // the last offer found no room
   int64_t images() const { return images_.load(std::memory_order_relaxed); }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
@@ -31,6 +32,7 @@ class PictureCache {
   std::vector<std::atomic<Image*>> pictures_;
   const int64_t most_bytes_;
   std::atomic<int64_t> images_{0}, bytes_{0};
+  std::atomic<bool> full_;
 };
 
 // What went wrong with files so far. Thread-safe.
@@ -74,10 +76,11 @@ class SampleMaker {
   void make(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels, int32_t& label);
 
  private:
-  const Image& picture(int64_t sample);
+  void make_one(int64_t sample, RandomStream& random, uint8_t* pixels);
+  bool make_good(int64_t sample, RandomStream random, uint8_t* pixels);
   const Image& fresh_picture(int64_t sample, bool tolerate_damage);
+  void make_from_part(int64_t sample, RandomStream& random, uint8_t* pixels);
   const Image& replacement(int64_t sample);
-  const Image* good_picture(int64_t sample);
 
   SampleSet& samples_;
   Decoder decoder_;

@@ -26,6 +26,10 @@ struct CloseZipFile {
 using ZipFile = std::unique_ptr<zip_file_t, CloseZipFile>;
 
 ZipHandle open_zip(const std::string& path) {
+  // libzip converts dates with mktime(), whose lock inside the C library ThreadSanitizer
+  // can't see; opening is rare enough to take turns.
+  static std::mutex turns;
+  const std::lock_guard lock(turns);
   int code = 0;
   zip_t* const archive = zip_open(path.c_str(), ZIP_RDONLY, &code);
   if (archive != nullptr) return ZipHandle(archive);
