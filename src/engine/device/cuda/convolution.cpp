@@ -4,7 +4,6 @@
 
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>
@@ -87,6 +86,17 @@ std::vector<fe::NumericalNote_t> unwanted(const ConvolutionProblem& p) {
   return notes;
 }
 
+// All engines that the library proposes, in its order, without those that we don't want.
+fe::error_t propose(fe::graph::Graph& graph, const ConvolutionProblem& p, cudnnHandle_t handle) {
+  describe(graph, p);
+  if (auto e = graph.validate(); e.is_bad()) return e;
+  if (auto e = graph.build_operation_graph(handle); e.is_bad()) return e;
+  if (auto e = graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK}); e.is_bad())
+    return e;
+  graph.deselect_numeric_notes(unwanted(p)).deselect_workspace_greater_than(kMostWorkspace);
+  return {};
+}
+
 // A block of pseudo-random numbers in every position: zeros are measured faster than data.
 void fill_random(CudaDevice& device, std::byte* target, uint64_t bytes, DType type) {
   constexpr size_t kBlock = 32768;
@@ -104,14 +114,13 @@ void fill_random(CudaDevice& device, std::byte* target, uint64_t bytes, DType ty
 }
 
 std::string to_cache(const ConvolutionChoice& c) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n", c.name, c.engine, c.workspace, c.microseconds, fmt::join(c.knobs, " "));
+  return fmt::format("{}\n{}\n{}\n", c.name, c.workspace, c.microseconds);
 }
 
 std::optional<ConvolutionChoice> from_cache(const std::string& text) {
   std::istringstream in(text);
   ConvolutionChoice c;
-  if (!std::getline(in, c.name) || !(in >> c.engine >> c.workspace >> c.microseconds)) return {};
-  for (int64_t knob; in >> knob;) c.knobs.push_back(knob);
+  if (!std::getline(in, c.name) || !(in >> c.workspace >> c.microseconds)) return {};
   return c;
 }
 
@@ -176,11 +185,7 @@ std::optional<ConvolutionChoice> ConvolutionLibrary::measure(const ConvolutionPr
     if (e.is_bad()) why = e.get_message();
     return e.is_bad();
   };
-  describe(candidates.graph, p);
-  if (bad(candidates.graph.validate()) || bad(candidates.graph.build_operation_graph(state_->handle)) ||
-      bad(candidates.graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK})))
-    return {};
-  candidates.graph.deselect_numeric_notes(unwanted(p)).deselect_workspace_greater_than(kMostWorkspace);
+  if (bad(propose(candidates.graph, p, state_->handle))) return {};
   const uint64_t x_bytes = uint64_t(p.n * p.h * p.w * p.c) * size_of(p.x_type);
   const uint64_t w_bytes = uint64_t(p.k * p.r * p.s * (p.c / p.groups)) * size_of(p.w_type);
   const uint64_t y_bytes = uint64_t(p.n * p.p * p.q * p.k) * size_of(p.y_type);
@@ -219,15 +224,7 @@ std::optional<ConvolutionChoice> ConvolutionLibrary::measure(const ConvolutionPr
     ++measured;
     if (best && best->microseconds <= fastest) continue;
     ConvolutionChoice choice;
-    std::unordered_map<fe::KnobType_t, int64_t> knobs;
-    if (bad(candidates.graph.get_engine_and_knobs_at_index(i, choice.engine, knobs))) continue;
-    const std::map<int64_t, int64_t> sorted = [&knobs] {
-      std::map<int64_t, int64_t> result;
-      for (const auto& [type, value] : knobs) result[int64_t(type)] = value;
-      return result;
-    }();
-    for (const auto& [type, value] : sorted) choice.knobs.insert(choice.knobs.end(), {type, value});
-    candidates.graph.get_plan_name_at_index(i, choice.name);
+    if (bad(candidates.graph.get_plan_name_at_index(i, choice.name))) continue;
     choice.workspace = room;
     choice.microseconds = fastest;
     best = choice;
@@ -238,21 +235,26 @@ std::optional<ConvolutionChoice> ConvolutionLibrary::measure(const ConvolutionPr
 std::shared_ptr<ConvolutionLibrary::Plan> ConvolutionLibrary::try_plan(const ConvolutionProblem& problem,
                                                                        const ConvolutionChoice& choice,
                                                                        std::string& why) {
-  const std::string key = fmt::format("{}\n{} {}", problem.text(), choice.engine, fmt::join(choice.knobs, " "));
+  const std::string key = problem.text() + "\n" + choice.name;
   if (const auto known = state_->plans.find(key); known != state_->plans.end()) return known->second;
   const auto bad = [&why](fe::error_t e) {
     if (e.is_bad()) why = e.get_message();
     return e.is_bad();
   };
   auto plan = std::make_shared<Plan>();
-  describe(plan->graph, problem);
-  std::unordered_map<fe::KnobType_t, int64_t> knobs;
-  for (size_t i = 0; i + 1 < choice.knobs.size(); i += 2)
-    knobs[fe::KnobType_t(choice.knobs[i])] = choice.knobs[i + 1];
-  if (bad(plan->graph.validate()) || bad(plan->graph.build_operation_graph(state_->handle)) ||
-      bad(plan->graph.create_execution_plan(choice.engine, knobs)) || bad(plan->graph.build_plan_at_index(0)))
+  if (bad(propose(plan->graph, problem, state_->handle))) return nullptr;
+  // Found by its name among the proposals: the frontend does not know all knobs, so an engine can't
+  // be made from them.
+  const int64_t count = plan->graph.get_execution_plan_count();
+  std::string name;
+  for (plan->index = 0; plan->index < count; ++plan->index)
+    if (plan->graph.get_plan_name_at_index(plan->index, name).is_good() && name == choice.name) break;
+  if (plan->index == count) {
+    why = "the library no longer proposes it";
     return nullptr;
-  const int64_t room = plan->graph.get_workspace_size_plan_at_index(0);
+  }
+  if (bad(plan->graph.build_plan_at_index(plan->index))) return nullptr;
+  const int64_t room = plan->graph.get_workspace_size_plan_at_index(plan->index);
   if (room > choice.workspace) {
     why = fmt::format("it now needs {} bytes of workspace instead of {}", room, choice.workspace);
     return nullptr;

@@ -32,9 +32,7 @@ struct ConvolutionProblem {
 
 // An engine of the library with its settings, as measured.
 struct ConvolutionChoice {
-  std::string name;                  // the library's own, for people
-  int64_t engine = 0;
-  std::vector<int64_t> knobs;        // pairs of type and value
+  std::string name;                  // the library's own, complete: engine and knobs
   int64_t workspace = 0;
   float microseconds = 0;
 };

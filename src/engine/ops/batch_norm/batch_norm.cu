@@ -81,12 +81,3 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int y = 1; y < 8; ++y) m = join(m, parts[y][threadIdx.x]);
   finish_channel(m, c, running_mean, running_variance, mean, inverse_std);
 }
-
-// A frozen normalisation: the running statistics are the statistics.
-extern "C" __global__ void __launch_bounds__(256)
-    frozen(const float* running_mean, const float* running_variance, float* mean, float* inverse_std) {
-  const int c = blockIdx.x * 256 + threadIdx.x;
-  if (c >= C) return;
-  if (mean) mean[c] = running_mean[c];
-  if (inverse_std) inverse_std[c] = 1.0f / sqrtf(running_variance[c] + EPSILON);
-}

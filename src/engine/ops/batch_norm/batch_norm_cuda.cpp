@@ -24,7 +24,7 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   const auto& attributes = node.as<BatchNormAttributes>();
   const Tensor& x = graph.at(node.inputs[0]);
   const int64_t rows = x.shape.pixels(), channels = x.shape.c;
-  if (attributes.training && rows < 2)
+  if (rows < 2)
     throw Error(StatusCode::unsupported, "a training normalisation needs more than one value a channel",
                 "batch_norm_statistics", node.name);
   int width = power_of_two_in(channels, elements_in_16_bytes(x.dtype));
@@ -36,7 +36,7 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   const int64_t chunk = divide_up(divide_up(rows, wanted), ty) * ty;
 
   Specialised s;
-  s.splits = attributes.training ? divide_up(rows, chunk) : 1;
+  s.splits = divide_up(rows, chunk);
   s.channels = channels;
   s.grid = {unsigned(tiles), unsigned(s.splits)};
   s.block = {unsigned(tx), unsigned(ty)};
@@ -75,12 +75,6 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   std::byte* mean = optional(context.outputs, 0);
   std::byte* inverse_std = optional(context.outputs, 1);
   auto list = std::make_unique<LaunchList>(device);
-  if (!context.node.as<BatchNormAttributes>().training) {
-    require(running_mean && running_variance, "{}: a frozen normalisation without its statistics", context.node.name);
-    list->kernel(module, "frozen", {unsigned(divide_up(s.channels, 256))}, {256}, running_mean, running_variance, mean,
-                 inverse_std);
-    return list;
-  }
   list->kernel(module, "statistics", s.grid, s.block, context.inputs[0], running_mean, running_variance, mean,
                inverse_std, context.workspace);
   if (s.splits > 1)

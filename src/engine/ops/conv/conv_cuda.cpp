@@ -2,6 +2,7 @@
 #include "engine/ops/conv/conv.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "engine/base/memory.h"
 #include "engine/device/cuda/convolution.h"
@@ -13,8 +14,9 @@ namespace {
 
 using namespace cuda;
 constexpr int kThreads = 256;
+constexpr std::string_view kLibraryPrefix = "cudnn:";
 
-// How NodeChoice describes a node: form, engine, then pairs of knobs.
+// NodeChoice: the one knob is the form; the engine's name is "cudnn:" and the library's own.
 enum Form : int64_t { kDirect, kLibrary, kLibraryNarrow };   // narrow: weight gradient in 16 bits, then widened
 
 ConvolutionProblem problem_of(const Graph& graph, const Node& node) {
@@ -83,9 +85,7 @@ bool has_bias(const Node& node) {
 }
 
 NodeChoice library_choice(const ConvolutionChoice& c, Form form, uint64_t extra) {
-  NodeChoice choice{"cudnn:" + c.name, uint64_t(c.workspace) + extra, {form, c.engine}};
-  choice.knobs.insert(choice.knobs.end(), c.knobs.begin(), c.knobs.end());
-  return choice;
+  return {std::string(kLibraryPrefix) + c.name, uint64_t(c.workspace) + extra, {form}};
 }
 
 NodeChoice prepare(const PrepareContext& context) {
@@ -139,9 +139,7 @@ void bind_library(LaunchList& list, const BindContext& context, const Convolutio
   const ConvolutionProblem asked = form == kLibraryNarrow ? narrowed(p) : p;
   const uint64_t extra = form == kLibraryNarrow ? weight_bytes(asked) : 0;
   ConvolutionChoice choice;
-  choice.name = context.choice.engine;
-  choice.engine = context.choice.knobs[1];
-  choice.knobs.assign(context.choice.knobs.begin() + 2, context.choice.knobs.end());
+  choice.name = context.choice.engine.substr(kLibraryPrefix.size());
   choice.workspace = int64_t(context.choice.workspace_bytes - extra);
   const auto plan = library.plan(asked, choice);
   std::byte *const *in = context.inputs.data(), *out = context.outputs[0];
