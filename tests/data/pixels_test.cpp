@@ -167,35 +167,48 @@ TEST(Pixels, FittedAsTorchvisionDoes) {
   EXPECT_GE(cases, 36);
 }
 
-// Every part of every kind of file equals that part of the whole, at all offsets to the
-// blocks of 8 and 16 pixels.
-TEST(Pixels, PartsAreThoseOfTheWhole) {
+// A part of a picture against that part of its whole, at many offsets to the blocks.
+void check_parts(const std::string& bytes, uint64_t parts) {
   Decoder decoder;
-  Image whole, image;
+  Image whole, gray, image;
+  DecodeOptions options;
+  decoder.decode(bytes, options, whole);
+  options.channels = 1;
+  decoder.decode(bytes, options, gray);
+  for (uint64_t i = 0; i < parts; ++i) {
+    options.channels = i % 5 == 0 ? 1 : 3;
+    RandomStream random(4, 3, i);
+    Region wanted, part;
+    const auto choose = [&](int width, int height) {
+      wanted.width = 1 + int(random.below(uint32_t(width)));
+      wanted.height = 1 + int(random.below(uint32_t(height)));
+      wanted.left = int(random.below(uint32_t(width - wanted.width + 1)));
+      wanted.top = int(random.below(uint32_t(height - wanted.height + 1)));
+      return wanted;
+    };
+    decoder.decode_part(bytes, options, choose, image, part);
+    ASSERT_EQ(part.width, wanted.width);
+    ASSERT_EQ(part.height, wanted.height);
+    const ImageView a = image.view().crop(part), b = (options.channels == 1 ? gray : whole).view().crop(wanted);
+    for (int y = 0; y < wanted.height; ++y)
+      ASSERT_EQ(std::memcmp(a.row(y), b.row(y), size_t(a.width * a.channels)), 0)
+          << i << ": row " << y << " of " << wanted.left << ',' << wanted.top << ' ' << wanted.width << 'x' << wanted.height;
+  }
+}
+
+TEST(Pixels, PartsAreThoseOfTheWhole) {
   for (const json& entry : fixture_index().at("decode")) {
     SCOPED_TRACE(entry.at("file"));
-    const std::string bytes = fixture(entry.at("file"));
-    for (uint64_t i = 0; i < 400; ++i) {
-      DecodeOptions options;
-      options.channels = i % 5 == 0 ? 1 : 3;
-      decoder.decode(bytes, options, whole);
-      RandomStream random(4, 3, i);
-      Region wanted, part;
-      decoder.decode_part(bytes, options, [&](int width, int height) {
-        wanted.width = 1 + int(random.below(uint32_t(width)));
-        wanted.height = 1 + int(random.below(uint32_t(height)));
-        wanted.left = int(random.below(uint32_t(width - wanted.width + 1)));
-        wanted.top = int(random.below(uint32_t(height - wanted.height + 1)));
-        return wanted;
-      }, image, part);
-      ASSERT_EQ(part.width, wanted.width);
-      ASSERT_EQ(part.height, wanted.height);
-      const ImageView a = image.view().crop(part), b = whole.view().crop(wanted);
-      for (int y = 0; y < wanted.height; ++y)
-        ASSERT_EQ(std::memcmp(a.row(y), b.row(y), size_t(a.width * a.channels)), 0)
-            << i << ": row " << y << " of " << wanted.left << ',' << wanted.top << ' ' << wanted.width << 'x' << wanted.height;
-    }
+    check_parts(fixture(entry.at("file")), 200);
   }
+}
+
+TEST(Pixels, PartsOfLargerPicturesInEverySampling) {
+  for (const bool progressive : {false, true})
+    for (const auto& [h, v] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}}) {
+      SCOPED_TRACE(fmt::format("{}x{} {}", h, v, progressive));
+      check_parts(encode_jpeg(make_picture(211, 165, 3, 8), {80, h, v, progressive}), 120);
+    }
 }
 
 TEST(Decode, FormatIsSeenInTheContent) {

@@ -52,7 +52,7 @@ Image make_picture(int width, int height, int channels, uint32_t seed) {
   return picture;
 }
 
-std::string encode_jpeg(const Image& picture, int quality) {
+std::string encode_jpeg(const Image& picture, const JpegForm& form) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -65,7 +65,10 @@ std::string encode_jpeg(const Image& picture, int quality) {
   info.input_components = picture.channels();
   info.in_color_space = picture.channels() == 3 ? JCS_RGB : JCS_GRAYSCALE;
   jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, quality, TRUE);
+  jpeg_set_quality(&info, form.quality, TRUE);
+  info.comp_info[0].h_samp_factor = form.luma_h;
+  info.comp_info[0].v_samp_factor = form.luma_v;
+  if (form.progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
     JSAMPROW row = const_cast<uint8_t*>(picture.row(int(info.next_scanline)));

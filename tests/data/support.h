@@ -30,7 +30,12 @@ class TemporaryFolder {
 
 // A picture that depends on `seed` alone.
 Image make_picture(int width, int height, int channels, uint32_t seed);
-std::string encode_jpeg(const Image& picture, int quality = 90);
+struct JpegForm {
+  int quality = 90;
+  int luma_h = 2, luma_v = 2;  // sampling of luma against chroma: 2, 2 is 4:2:0
+  bool progressive = false;
+};
+std::string encode_jpeg(const Image& picture, const JpegForm& form = {});
 std::string jpeg_of(int width, int height, uint32_t seed);
 
 // name -> content; a name that ends with '/' is a folder.
