@@ -244,7 +244,7 @@ class Driver {
     context_.batch = shape.n;
     const TensorId id = context_.builder.tensor(input.name(), {shape, DType::f32});
     model_.graph.input = id;
-    model_.input = {input.name(), shape.c, shape.h, shape.w};
+    model_.input = {input.name(), shape.c, shape.h, shape.w, assignment == channels_last(4)};
     context_.values[input.name()] = context_.image(id, assignment);
   }
 

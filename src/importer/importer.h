@@ -62,6 +62,7 @@ struct Layout {
 struct InputInfo {
   std::string name;
   int64_t channels = 0, height = 0, width = 0;
+  bool channels_last = false;        // the file's input is [N,H,W,C] (its first node transposes it)
 };
 
 struct ImportedModel {
