@@ -110,7 +110,7 @@ class EngineTest(unittest.TestCase):
     def test_errors(self):
         with self.assertRaises(renaissance.Error) as caught:
             renaissance.Model(os.path.join(self.folder, 'nowhere.onnx'))
-        self.assertEqual(caught.exception.name, 'not_found')
+        self.assertEqual(caught.exception.code, abi.ERROR_NOT_FOUND)
         self.assertIn('nowhere.onnx', str(caught.exception))
         model = renaissance.Model(self.path)
         with self.assertRaisesRegex(renaissance.Error, 'nothing'):
@@ -182,7 +182,7 @@ class EngineTest(unittest.TestCase):
             trainer.fit(training, progress=interrupt)
         with self.assertRaises(renaissance.Error) as caught:
             trainer.fit(training, progress=lambda p: True)
-        self.assertEqual(caught.exception.name, 'cancelled')
+        self.assertEqual(caught.exception.code, abi.ERROR_CANCELLED)
 
 
 if __name__ == '__main__':
