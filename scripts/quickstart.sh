@@ -35,7 +35,7 @@ This is going to
 
 TEXT
 
-"$root/scripts/build.sh" | sed '/^.*==> Built/,$d'
+"$root/scripts/build.sh" | sed -u '/^.*==> Built/,$d'
 [[ -x $program ]] || die "the build made no $program"
 built=$SECONDS
 
