@@ -56,7 +56,7 @@ TEST_P(Rows, GroupNormStatistics) {
     a->groups = groups;
     a->epsilon = 1e-3f;
     const auto out = c.add(Op::group_norm_statistics, {x}, a);
-    const TensorId v = c.input("v", {shape.n, 1, 1, shape.c}, DType::f32, 2);
+    const TensorId v = c.input("v", {shape.n, 1, 1, shape.c}, type, 2);
     const TensorId sum = c.add(Op::group_sum, {v}, a)[0];
     const auto wanted = c.run_reference(), found = c.run_cpu();
     for (const TensorId id : out) expect_close(found.at(id), wanted.at(id), 8 * 0x1p-24, 0.58, "group norm");

@@ -37,11 +37,9 @@ std::vector<TensorType> infer_statistics(const Node& node, std::span<const Tenso
 
 std::vector<TensorType> infer_sum(const Node& node, std::span<const TensorType> inputs) {
   check_arity(node, inputs, 1, 1);
-  const TensorType vector = channel_type(node, inputs[0].shape);
-  if (inputs[0] != vector)
-    fail(StatusCode::invalid_model, "group sums take f32 [N,1,1,C], not {} {}", name_of(inputs[0].dtype),
-         to_string(inputs[0].shape));
-  return {vector};
+  check_float("the input", inputs[0]);
+  check_same_shape("the input", inputs[0].shape, channel_type(node, inputs[0].shape).shape);
+  return {{inputs[0].shape, DType::f32}};
 }
 
 // Calls body(element) for all elements of one sample's group.

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "engine/ops/group_norm/group_norm.h"
-#include "engine/ops/support/kernel.h"
 #include "engine/ops/support/moments_cpu.h"
+#include "engine/ops/support/rows_cpu.h"
 
 namespace ren {
 namespace {
@@ -45,16 +45,28 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   });
 }
 
+// A row of floats for 16-bit values.
+NodeChoice prepare_sum(const PrepareContext& context) {
+  return own_engine(uint64_t(context.graph.at(context.node.inputs[0]).shape.c) * sizeof(float));
+}
+
 std::unique_ptr<Kernel> bind_sum(const BindContext& context) {
   const Shape s = input_tensor(context, 0).shape;
+  const DType x_type = input_tensor(context, 0).dtype, y_type = output_tensor(context, 0).dtype;
   const int64_t per_group = s.c / context.node.as<GroupNormAttributes>().groups;
-  const float* x = input_as<float>(context, 0);
-  float* y = output_as<float>(context, 0);
+  const std::byte* x = context.inputs[0];
+  std::byte* y = context.outputs[0];
+  auto* buffer = reinterpret_cast<float*>(context.workspace);
   return make_kernel([=] {
-    for (int64_t first = 0; first < s.n * s.c; first += per_group) {
-      double sum = 0;
-      for (int64_t c = 0; c < per_group; ++c) sum += double(x[first + c]);
-      std::fill_n(y + first, per_group, float(sum));
+    for (int64_t n = 0; n < s.n; ++n) {
+      const float* row = load_row(x, x_type, n, s.c, buffer);
+      float* sums = begin_row(y, y_type, n, s.c, buffer);
+      for (int64_t first = 0; first < s.c; first += per_group) {
+        double sum = 0;
+        for (int64_t c = 0; c < per_group; ++c) sum += double(row[first + c]);
+        std::fill_n(sums + first, per_group, float(sum));
+      }
+      finish_row(sums, y, y_type, n, s.c);
     }
   });
 }
@@ -67,7 +79,7 @@ const OpBackend& group_norm_statistics_cpu() {
 }
 
 const OpBackend& group_sum_cpu() {
-  static const OpBackend backend{prepare_own, bind_sum};
+  static const OpBackend backend{prepare_sum, bind_sum};
   return backend;
 }
 
