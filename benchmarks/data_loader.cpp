@@ -21,7 +21,9 @@ using Clock = std::chrono::steady_clock;
 // Of all threads of the process; other work on the machine hardly changes it.
 double cpu_seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 struct Arguments {
   std::string uri, split = "train", mode = "train";
@@ -31,19 +33,28 @@ struct Arguments {
 
 Arguments parse(int count, char** values) {
   Arguments a;
-  if (count < 2) ren::fail(ren::StatusCode::invalid_argument, "usage: bench_data_loader URI [--size N] [--batch N] ...");
+  if (count < 2)
+    ren::fail(ren::StatusCode::invalid_argument, "usage: bench_data_loader URI [--size N] [--batch N] ...");
   a.uri = values[1];
   for (int i = 2; i + 1 < count; i += 2) {
     const std::string_view name = values[i];
     const char* const value = values[i + 1];
-    if (name == "--size") a.size = std::atoll(value);
-    else if (name == "--batch") a.batch = std::atoll(value);
-    else if (name == "--threads") a.threads = std::atoi(value);
-    else if (name == "--epochs") a.epochs = std::atoll(value);
-    else if (name == "--cache") a.cache_mib = std::atoll(value);
-    else if (name == "--split") a.split = value;
-    else if (name == "--mode") a.mode = value;
-    else ren::fail(ren::StatusCode::invalid_argument, "unknown option '{}'", name);
+    if (name == "--size")
+      a.size = std::atoll(value);
+    else if (name == "--batch")
+      a.batch = std::atoll(value);
+    else if (name == "--threads")
+      a.threads = std::atoi(value);
+    else if (name == "--epochs")
+      a.epochs = std::atoll(value);
+    else if (name == "--cache")
+      a.cache_mib = std::atoll(value);
+    else if (name == "--split")
+      a.split = value;
+    else if (name == "--mode")
+      a.mode = value;
+    else
+      ren::fail(ren::StatusCode::invalid_argument, "unknown option '{}'", name);
   }
   return a;
 }

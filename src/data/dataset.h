@@ -25,11 +25,11 @@ namespace ren::data {
 
 // Labelled pictures of one data set. Cheap to copy; keeps its files open while it lives.
 struct Split {
-  std::string name;                         // "train", "val", "test", or "all" without split folders
+  std::string name;  // "train", "val", "test", or "all" without split folders
   std::shared_ptr<const FileStore> store;
-  std::vector<int64_t> files;               // positions in the store, ordered by class, then path
-  std::vector<int32_t> labels;              // one a file; -1 when there are no classes
-  std::vector<std::string> classes;         // sorted by bytes; empty when there are none
+  std::vector<int64_t> files;        // positions in the store, ordered by class, then path
+  std::vector<int32_t> labels;       // one a file; -1 when there are no classes
+  std::vector<std::string> classes;  // sorted by bytes; empty when there are none
 
   int64_t size() const { return int64_t(files.size()); }
   std::string path(int64_t sample) const { return store->full_path(files[size_t(sample)]); }
@@ -43,7 +43,7 @@ struct DatasetOptions {
 
 struct Dataset {
   std::string uri;
-  std::vector<std::string> classes;   // the same for every split
+  std::vector<std::string> classes;  // the same for every split
   std::vector<Split> splits;
   std::vector<std::string> warnings;  // what was left out, one line each
 
@@ -69,37 +69,38 @@ Split open_pictures(const std::string& uri);
 // What happens when a picture can't be read or decoded.
 enum class BadFiles {
   fail,    // next() throws invalid_data, not_found or io with the path
-  skip,    // the next good sample in the epoch's order takes its place, its label with it
+  skip,    // the next good sample in the epoch's order takes its place, its label with it; in
+           // evaluation that sample then counts twice
   replace  // what could be decoded is kept, the rest is mid-gray; the label stays
 };
 
 enum class LastBatch {
-  keep,   // short last batch; over several ranks it is shared out evenly, and dropped when
-          // there is less than one sample a rank, so that all ranks see equally many batches
-  drop,   // only full batches
-  exact   // as keep, but never drops: a rank may have one batch fewer. For evaluation.
+  keep,  // short last batch; over several ranks it is shared out evenly, and dropped when
+         // there is less than one sample a rank, so that all ranks see equally many batches
+  drop,  // only full batches
+  exact  // as keep, but never drops: a rank may have one batch fewer. For evaluation.
 };
 
 struct LoaderOptions {
-  int64_t batch = 0;                        // samples a batch, on this rank
-  int64_t height = 0, width = 0;            // of the model's input
-  int64_t channels = 3;                     // 3 = RGB, 1 = gray
+  int64_t batch = 0;              // samples a batch, on this rank
+  int64_t height = 0, width = 0;  // of the model's input
+  int64_t channels = 3;           // 3 = RGB, 1 = gray
   Augmentation augmentation = Augmentation::eval();
-  bool shuffle = false;                     // an exact shuffle, keyed by (seed, epoch)
+  bool shuffle = false;  // an exact shuffle, keyed by (seed, epoch)
   uint64_t seed = 0;
   LastBatch last_batch = LastBatch::keep;
   BadFiles bad_files = BadFiles::fail;
-  int threads = 0;                          // 0 = one a processor
-  int prefetch = 3;                         // batches made ahead; memory is bounded by prefetch + 2 batches
-  int64_t cache_bytes = int64_t{512} << 20; // decoded pictures kept for later epochs; 0 = none
-  int rank = 0, ranks = 1;                  // batch k of rank r is block r of the global batch k
+  int threads = 0;                           // 0 = one a processor
+  int prefetch = 3;                          // batches made ahead; memory is bounded by prefetch + 2 batches
+  int64_t cache_bytes = int64_t{512} << 20;  // decoded pictures kept for later epochs; 0 = none
+  int rank = 0, ranks = 1;                   // batch k of rank r is block r of the global batch k
 };
 
 struct LoaderReport {
-  int64_t bad_files = 0;                  // distinct ones, so far
-  std::vector<std::string> bad;           // their messages with path, ordered by sample; at most 100
-  int64_t damaged_files = 0;              // decoded, but the decoder warned (as Pillow does, they are used)
-  std::vector<std::string> damaged;       // their paths, at most 100
+  int64_t bad_files = 0;             // distinct ones, so far
+  std::vector<std::string> bad;      // their messages with path, ordered by sample; at most 100
+  int64_t damaged_files = 0;         // decoded, but the decoder warned (as Pillow does, they are used)
+  std::vector<std::string> damaged;  // their paths, at most 100
   int64_t cached_images = 0, cached_bytes = 0;
 };
 
@@ -108,9 +109,10 @@ class Loader : public BatchSource {
   virtual LoaderReport report() const = 0;  // callable from any thread
 };
 
-// Bytes of every batch depend on the split, the options without threads, prefetch and
-// cache_bytes, the epoch and the batch number alone. Throws invalid_argument for
-// options out of range. The split is copied.
+// The bytes of a batch depend on the split, the options other than threads, prefetch and
+// cache_bytes, the epoch and the batch number alone. Description::samples counts this rank's
+// samples. The split is copied; threads start with the first epoch. Throws invalid_argument
+// for options out of range.
 std::unique_ptr<Loader> make_loader(const Split& split, const LoaderOptions& options);
 
 // Where a batch of a rank lies in the epoch's order.
@@ -126,7 +128,7 @@ std::vector<uint32_t> epoch_order(int64_t samples, bool shuffle, uint64_t seed, 
 // Decodes one file and brings it to height x width as evaluation does; `pixels` becomes
 // height * width * channels bytes, NHWC. Throws not_found, io, unsupported or invalid_data
 // with the path.
-void decode_image_file(const std::string& path, const Augmentation& augmentation, int64_t height, int64_t width,
-                       int64_t channels, std::vector<uint8_t>& pixels);
+void decode_image_file(const std::string& path, const Augmentation& augmentation, int64_t height,
+                       int64_t width, int64_t channels, std::vector<uint8_t>& pixels);
 
 }  // namespace ren::data

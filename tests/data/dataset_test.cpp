@@ -46,8 +46,10 @@ void for_folder_and_zip(const Files& files, Check&& check) {
     TemporaryFolder folder;
     folder.make_folder("set");
     for (const auto& [name, content] : files) {
-      if (name.back() == '/') folder.make_folder("set/" + name);
-      else folder.write("set/" + name, content);
+      if (name.back() == '/')
+        folder.make_folder("set/" + name);
+      else
+        folder.write("set/" + name, content);
     }
     check(folder.path("set"));
   }
@@ -58,17 +60,18 @@ void for_folder_and_zip(const Files& files, Check&& check) {
 }
 
 TEST(Dataset, ClassFolders) {
-  for_folder_and_zip(with("", {"b/2.jpg", "b/1.jpg", "a/x.jpg", "B/y.jpg", "a-b/z.jpg"}), [](const std::string& uri) {
-    const Dataset set = open_dataset(uri);
-    EXPECT_EQ(set.classes, (Names{"B", "a", "a-b", "b"}));  // by bytes
-    ASSERT_EQ(set.splits.size(), 1u);
-    EXPECT_EQ(set.train().name, "all");
-    EXPECT_FALSE(set.has_validation());
-    EXPECT_EQ(paths_of(set.train()), (Names{"B/y.jpg", "a/x.jpg", "a-b/z.jpg", "b/1.jpg", "b/2.jpg"}));
-    EXPECT_EQ(set.train().labels, (Labels{0, 1, 2, 3, 3}));
-    EXPECT_TRUE(set.warnings.empty());
-    EXPECT_EQ(set.train().path(0), uri + "/B/y.jpg");
-  });
+  for_folder_and_zip(
+      with("", {"b/2.jpg", "b/1.jpg", "a/x.jpg", "B/y.jpg", "a-b/z.jpg"}), [](const std::string& uri) {
+        const Dataset set = open_dataset(uri);
+        EXPECT_EQ(set.classes, (Names{"B", "a", "a-b", "b"}));  // by bytes
+        ASSERT_EQ(set.splits.size(), 1u);
+        EXPECT_EQ(set.train().name, "all");
+        EXPECT_FALSE(set.has_validation());
+        EXPECT_EQ(paths_of(set.train()), (Names{"B/y.jpg", "a/x.jpg", "a-b/z.jpg", "b/1.jpg", "b/2.jpg"}));
+        EXPECT_EQ(set.train().labels, (Labels{0, 1, 2, 3, 3}));
+        EXPECT_TRUE(set.warnings.empty());
+        EXPECT_EQ(set.train().path(0), uri + "/B/y.jpg");
+      });
 }
 
 TEST(Dataset, SplitsBelowASingleRoot) {
@@ -88,7 +91,8 @@ TEST(Dataset, SplitsBelowASingleRoot) {
 }
 
 TEST(Dataset, TrainValAndTest) {
-  for_folder_and_zip(with("", {"test/a/1.jpg", "test/b/1.jpg", "train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg"}),
+  for_folder_and_zip(with("", {"test/a/1.jpg", "test/b/1.jpg", "train/a/1.jpg", "train/b/1.jpg",
+                               "val/a/1.jpg", "val/b/1.jpg"}),
                      [](const std::string& uri) {
                        const Dataset set = open_dataset(uri);
                        ASSERT_EQ(set.splits.size(), 3u);
@@ -112,9 +116,10 @@ TEST(Dataset, ClassesNamedLikeSplitsWithoutTrain) {
 }
 
 TEST(Dataset, WhatDesktopsLeaveBehindIsIgnored) {
-  const Files files = with("", {"a/1.jpg", "b/1.jpg", ".ipynb_checkpoints/1.jpg", "a/._1.jpg", "__MACOSX/a/1.jpg",
-                                "a/.hidden/1.jpg", ".DS_Store", "a/Thumbs.db", "a/desktop.ini"}) +
-                      Files{{"README.txt", "text"}};
+  const Files files =
+      with("", {"a/1.jpg", "b/1.jpg", ".ipynb_checkpoints/1.jpg", "a/._1.jpg", "__MACOSX/a/1.jpg",
+                "a/.hidden/1.jpg", ".DS_Store", "a/Thumbs.db", "a/desktop.ini"}) +
+      Files{{"README.txt", "text"}};
   for_folder_and_zip(files, [](const std::string& uri) {
     const Dataset set = open_dataset(uri);
     EXPECT_EQ(set.classes, (Names{"a", "b"}));
@@ -123,37 +128,41 @@ TEST(Dataset, WhatDesktopsLeaveBehindIsIgnored) {
 }
 
 TEST(Dataset, PicturesAreKnownByContent) {
-  const Files files = with("", {"a/no_ending", "a/odd.dat", "b/capital.JPEG"}) +
-                      Files{{"a/labels.csv", "1,2"}, {"b/notes", "text"}, {"b/really_png.jpg", fixture("rgb.png")}};
+  const Files files =
+      with("", {"a/no_ending", "a/odd.dat", "b/capital.JPEG"}) +
+      Files{{"a/labels.csv", "1,2"}, {"b/notes", "text"}, {"b/really_png.jpg", fixture("rgb.png")}};
   for_folder_and_zip(files, [](const std::string& uri) {
     const Dataset set = open_dataset(uri);
-    EXPECT_EQ(paths_of(set.train()), (Names{"a/no_ending", "a/odd.dat", "b/capital.JPEG", "b/really_png.jpg"}));
+    EXPECT_EQ(paths_of(set.train()),
+              (Names{"a/no_ending", "a/odd.dat", "b/capital.JPEG", "b/really_png.jpg"}));
     ASSERT_EQ(set.warnings.size(), 2u);
     EXPECT_NE(set.warnings[0].find("1 file ignored"), std::string::npos);
   });
 }
 
 TEST(Dataset, UnicodeSpacesAndNestedFolders) {
-  for_folder_and_zip(with("", {"klasse ä/bild 1.jpg", "猫/一 二.jpg", "猫/deep/er/3.jpg", "klasse ä/x'\"%.jpg"}),
-                     [](const std::string& uri) {
-                       const Dataset set = open_dataset(uri);
-                       EXPECT_EQ(set.classes, (Names{"klasse ä", "猫"}));
-                       EXPECT_EQ(set.train().size(), 4);
-                       LoaderOptions o;
-                       o.batch = 4;
-                       o.height = o.width = 8;
-                       o.threads = 1;
-                       const auto loader = make_loader(set.train(), o);
-                       loader->start_epoch(0, 0);
-                       BatchView view;
-                       EXPECT_TRUE(loader->next(view));
-                     });
+  for_folder_and_zip(
+      with("", {"klasse ä/bild 1.jpg", "猫/一 二.jpg", "猫/deep/er/3.jpg", "klasse ä/x'\"%.jpg"}),
+      [](const std::string& uri) {
+        const Dataset set = open_dataset(uri);
+        EXPECT_EQ(set.classes, (Names{"klasse ä", "猫"}));
+        EXPECT_EQ(set.train().size(), 4);
+        LoaderOptions o;
+        o.batch = 4;
+        o.height = o.width = 8;
+        o.threads = 1;
+        const auto loader = make_loader(set.train(), o);
+        loader->start_epoch(0, 0);
+        BatchView view;
+        EXPECT_TRUE(loader->next(view));
+      });
 }
 
 TEST(Dataset, ValidationFromASecondUri) {
   TemporaryFolder folder;
   write_files(folder, with("", {"one/a/1.jpg", "one/b/1.jpg", "two/root/val/a/2.jpg", "two/root/val/b/2.jpg",
-                                "two/root/train/a/3.jpg", "two/root/train/b/3.jpg", "three/x/1.jpg", "three/a/1.jpg"}));
+                                "two/root/train/a/3.jpg", "two/root/train/b/3.jpg", "three/x/1.jpg",
+                                "three/a/1.jpg"}));
   write_zip(folder.path("val.zip"), with("", {"a/9.jpg", "b/9.jpg"}));
   DatasetOptions options;
   options.validation_uri = folder.path("two");
@@ -195,11 +204,13 @@ TEST(OpenPictures, FileFolderAndZip) {
 // --- broken ones --------------------------------------------------------------------
 
 // Opening must fail with this code, and the message must hold every one of the texts.
-void expect_broken(const std::string& uri, StatusCode code, const Names& texts, const DatasetOptions& options = {}) {
+void expect_broken(const std::string& uri, StatusCode code, const Names& texts,
+                   const DatasetOptions& options = {}) {
   const Error error = error_of([&] { open_dataset(uri, options); });
   EXPECT_EQ(error.code(), code) << error.what();
   for (const std::string& text : texts)
-    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << "'" << text << "' in: " << error.what();
+    EXPECT_NE(std::string(error.what()).find(text), std::string::npos)
+        << "'" << text << "' in: " << error.what();
 }
 
 TEST(BrokenDataset, NotThere) {
@@ -209,7 +220,8 @@ TEST(BrokenDataset, NotThere) {
 
 TEST(BrokenDataset, NeitherFolderNorZip) {
   TemporaryFolder folder;
-  expect_broken(folder.write("set.txt", "text"), StatusCode::invalid_data, {"set.txt", "neither a folder nor a zip"});
+  expect_broken(folder.write("set.txt", "text"), StatusCode::invalid_data,
+                {"set.txt", "neither a folder nor a zip"});
   expect_broken(folder.write("one.jpg", picture()), StatusCode::invalid_data, {"neither a folder nor a zip"});
   expect_broken(folder.write("empty", ""), StatusCode::invalid_data, {"neither a folder nor a zip"});
   expect_broken("/dev/null", StatusCode::io, {"/dev/null", "not a regular file"});
@@ -233,7 +245,8 @@ TEST(BrokenDataset, NoPicturesInTheClasses) {
 
 TEST(BrokenDataset, NoClassFolders) {
   for_folder_and_zip(with("", {"1.jpg", "2.jpg"}), [](const std::string& uri) {
-    expect_broken(uri, StatusCode::invalid_data, {"has pictures but no class folders", "make one folder a class"});
+    expect_broken(uri, StatusCode::invalid_data,
+                  {"has pictures but no class folders", "make one folder a class"});
   });
   for_folder_and_zip(with("", {"train/1.jpg", "val/2.jpg"}), [](const std::string& uri) {
     expect_broken(uri, StatusCode::invalid_data, {"(2 problems)", "train", "val", "no class folders"});
@@ -251,7 +264,8 @@ TEST(BrokenDataset, OneClass) {
 
 TEST(BrokenDataset, EmptyClass) {
   for_folder_and_zip(with("", {"a/1.jpg", "c/2.jpg"}) + Files{{"b/", ""}}, [](const std::string& uri) {
-    expect_broken(uri, StatusCode::invalid_data, {"1 class folder has no pictures: 'b'", "allow empty classes"});
+    expect_broken(uri, StatusCode::invalid_data,
+                  {"1 class folder has no pictures: 'b'", "allow empty classes"});
     DatasetOptions options;
     options.allow_empty_classes = true;
     const Dataset set = open_dataset(uri, options);
@@ -263,13 +277,15 @@ TEST(BrokenDataset, EmptyClass) {
 TEST(BrokenDataset, TrainAndValDiffer) {
   for_folder_and_zip(with("", {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/c/1.jpg"}),
                      [](const std::string& uri) {
-                       expect_broken(uri, StatusCode::invalid_data, {"'val'", "not those of 'train'", "lacks 'b'", "has also 'c'"});
+                       expect_broken(uri, StatusCode::invalid_data,
+                                     {"'val'", "not those of 'train'", "lacks 'b'", "has also 'c'"});
                      });
 }
 
 TEST(BrokenDataset, SeveralProblemsAtOnce) {
   for_folder_and_zip(with("", {"train/a/1.jpg", "val/b/1.jpg", "valid/b/1.jpg"}), [](const std::string& uri) {
-    expect_broken(uri, StatusCode::invalid_data, {"one class only, 'a'", "second validation folder", "not those of"});
+    expect_broken(uri, StatusCode::invalid_data,
+                  {"one class only, 'a'", "second validation folder", "not those of"});
   });
 }
 
@@ -296,12 +312,14 @@ std::string zip_bytes(const Files& files, bool compress = false) {
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
   ASSERT_EQ(from.size(), to.size());
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + 1)) text.replace(at, from.size(), to);
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + 1))
+    text.replace(at, from.size(), to);
 }
 
 TEST(BrokenZip, NotAZip) {
   TemporaryFolder folder;
-  expect_broken(folder.write("set.zip", "text, not an archive"), StatusCode::invalid_data, {"set.zip", "cannot open the archive"});
+  expect_broken(folder.write("set.zip", "text, not an archive"), StatusCode::invalid_data,
+                {"set.zip", "cannot open the archive"});
   expect_broken(folder.write("nothing.zip", ""), StatusCode::invalid_data, {"nothing.zip"});
 }
 
@@ -309,7 +327,8 @@ TEST(BrokenZip, Truncated) {
   TemporaryFolder folder;
   const std::string whole = zip_bytes(with("", {"a/1.jpg", "b/1.jpg"}));
   for (const size_t size : {size_t{5}, size_t{40}, whole.size() / 2, whole.size() - 5})
-    expect_broken(folder.write("set.zip", whole.substr(0, size)), StatusCode::invalid_data, {"set.zip", "not fully copied"});
+    expect_broken(folder.write("set.zip", whole.substr(0, size)), StatusCode::invalid_data,
+                  {"set.zip", "not fully copied"});
 }
 
 TEST(BrokenZip, NamesOutsideTheArchive) {
@@ -338,7 +357,8 @@ TEST(BrokenZip, EncryptedAndUnknownCompression) {
   encrypted[directory + 8] = char(encrypted[directory + 8] | 1);
   method[directory + 10] = 97;
   expect_broken(folder.write("e.zip", encrypted), StatusCode::invalid_data, {"a/1.jpg", "encrypted"});
-  expect_broken(folder.write("m.zip", method), StatusCode::invalid_data, {"a/1.jpg", "compression method 97"});
+  expect_broken(folder.write("m.zip", method), StatusCode::invalid_data,
+                {"a/1.jpg", "compression method 97"});
 }
 
 // Reads everything; the error must name the file.

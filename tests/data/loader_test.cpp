@@ -70,7 +70,8 @@ struct Taken {
 Taken copy_of(const BatchView& view, const BatchSource& source) {
   const auto& d = source.description();
   Taken taken;
-  taken.images.assign(static_cast<const char*>(view.images), size_t(view.count * d.height * d.width * d.channels));
+  taken.images.assign(static_cast<const char*>(view.images),
+                      size_t(view.count * d.height * d.width * d.channels));
   taken.labels.assign(view.labels, view.labels + view.count);
   taken.first = view.first_sample;
   return taken;
@@ -423,7 +424,8 @@ TEST_F(LoaderTest, FingerprintTellsWhatMatters) {
   };
   const std::string base = print([](LoaderOptions&) {});
   EXPECT_EQ(base.size(), 16u);
-  EXPECT_EQ(print([](LoaderOptions& o) { o.threads = 5, o.prefetch = 1, o.cache_bytes = 0, o.batch = 3; }), base);
+  EXPECT_EQ(print([](LoaderOptions& o) { o.threads = 5, o.prefetch = 1, o.cache_bytes = 0, o.batch = 3; }),
+            base);
   EXPECT_NE(print([](LoaderOptions& o) { o.seed = 1; }), base);
   EXPECT_NE(print([](LoaderOptions& o) { o.augmentation.flip = 0; }), base);
   EXPECT_NE(print([](LoaderOptions& o) { o.width = 8; }), base);
@@ -552,7 +554,8 @@ TEST(DecodeImageFile, IsWhatEvaluationDoes) {
   EXPECT_EQ(error_of([&] { decode_image_file(folder.path(), {}, 8, 8, 3, pixels); }).code(), StatusCode::io);
   EXPECT_EQ(error_of([&] { decode_image_file(folder.path("none"), {}, 8, 8, 3, pixels); }).code(),
             StatusCode::not_found);
-  EXPECT_EQ(error_of([&] { decode_image_file(path, {}, 0, 8, 3, pixels); }).code(), StatusCode::invalid_argument);
+  EXPECT_EQ(error_of([&] { decode_image_file(path, {}, 0, 8, 3, pixels); }).code(),
+            StatusCode::invalid_argument);
   const std::string text = folder.write("text.jpg", "text");
   const Error error = error_of([&] { decode_image_file(text, {}, 8, 8, 3, pixels); });
   EXPECT_NE(std::string(error.what()).find("text.jpg"), std::string::npos);

@@ -17,12 +17,23 @@ std::string mutate(std::string bytes, RandomStream& random) {
   for (uint32_t i = 0; i < changes && !bytes.empty(); ++i) {
     const size_t at = random.below(uint32_t(bytes.size()));
     switch (random.below(6)) {
-      case 0: bytes[at] = char(random.bits()); break;
-      case 1: bytes[at] = char(bytes[at] ^ (1 << random.below(8))); break;
-      case 2: bytes[at] = char(random.below(2) ? 0xFF : 0); break;
-      case 3: bytes.resize(at); break;
-      case 4: bytes.insert(at, bytes.substr(at, 1 + random.below(16))); break;
-      default: bytes.erase(at, 1 + random.below(8));
+      case 0:
+        bytes[at] = char(random.bits());
+        break;
+      case 1:
+        bytes[at] = char(bytes[at] ^ (1 << random.below(8)));
+        break;
+      case 2:
+        bytes[at] = char(random.below(2) ? 0xFF : 0);
+        break;
+      case 3:
+        bytes.resize(at);
+        break;
+      case 4:
+        bytes.insert(at, bytes.substr(at, 1 + random.below(16)));
+        break;
+      default:
+        bytes.erase(at, 1 + random.below(8));
     }
   }
   return bytes;
@@ -32,9 +43,9 @@ TEST(Mutation, PicturesNeverCrashTheDecoder) {
   Decoder decoder;
   Image image;
   int decoded = 0, refused = 0;
-  for (const char* name :
-       {"baseline_420.jpg", "progressive_420.jpg", "progressive_444.jpg", "restart.jpg", "cmyk_adobe.jpg", "gray.jpg", "rgb.png",
-        "palette_4bit.png", "rgba_16bit.png", "interlaced.png", "palette_transparent.png", "one_bit.png"}) {
+  for (const char* name : {"baseline_420.jpg", "progressive_420.jpg", "progressive_444.jpg", "restart.jpg",
+                           "cmyk_adobe.jpg", "gray.jpg", "rgb.png", "palette_4bit.png", "rgba_16bit.png",
+                           "interlaced.png", "palette_transparent.png", "one_bit.png"}) {
     const std::string bytes = fixture(name);
     for (uint64_t i = 0; i < 400; ++i) {
       RandomStream random(99, 7, i);
@@ -47,10 +58,13 @@ TEST(Mutation, PicturesNeverCrashTheDecoder) {
         Region part;
         const auto choose = [&](int width, int height) {
           const int w = 1 + int(random.below(uint32_t(width))), h = 1 + int(random.below(uint32_t(height)));
-          return Region{int(random.below(uint32_t(width - w + 1))), int(random.below(uint32_t(height - h + 1))), w, h};
+          return Region{int(random.below(uint32_t(width - w + 1))),
+                        int(random.below(uint32_t(height - h + 1))), w, h};
         };
-        if (i % 4 < 2) decoder.decode_part(changed + (i % 4 ? "" : "\xFF\xD9"), options, choose, image, part);
-        else decoder.decode(changed, options, image);
+        if (i % 4 < 2)
+          decoder.decode_part(changed + (i % 4 ? "" : "\xFF\xD9"), options, choose, image, part);
+        else
+          decoder.decode(changed, options, image);
         ASSERT_LE(int64_t{image.width()} * image.height(), options.max_pixels);
         ASSERT_LE(part.left + part.width, image.width());
         ASSERT_LE(part.top + part.height, image.height());
@@ -68,7 +82,8 @@ TEST(Mutation, PicturesNeverCrashTheDecoder) {
 TEST(Mutation, ArchivesNeverCrashTheReader) {
   TemporaryFolder folder;
   Files files;
-  for (int i = 0; i < 6; ++i) files.emplace_back(fmt::format("root/train/{}/{}.jpg", i % 2 ? "a" : "b", i), jpeg_of(8, 8, uint32_t(i)));
+  for (int i = 0; i < 6; ++i)
+    files.emplace_back(fmt::format("root/train/{}/{}.jpg", i % 2 ? "a" : "b", i), jpeg_of(8, 8, uint32_t(i)));
   int opened = 0, refused = 0;
   for (const bool compress : {false, true}) {
     write_zip(folder.path("whole.zip"), files, compress);
@@ -77,7 +92,8 @@ TEST(Mutation, ArchivesNeverCrashTheReader) {
     for (uint64_t i = 0; i < 300; ++i) {
       RandomStream random(5, 8, i);
       // Half of the changes go where the structure is, at the end.
-      std::string changed = i % 2 ? mutate(bytes, random) : bytes.substr(0, directory) + mutate(bytes.substr(directory), random);
+      std::string changed = i % 2 ? mutate(bytes, random)
+                                  : bytes.substr(0, directory) + mutate(bytes.substr(directory), random);
       const std::string path = folder.write("changed.zip", changed);
       try {
         const Dataset set = open_dataset(path);

@@ -110,7 +110,8 @@ TEST(Pixels, FastResizeEqualsThePlainOneAtManySizes) {
   Resizer resizer;
   for (int i = 0; i < 400; ++i) {
     const int channels = i % 4 == 0 ? 1 : 3;
-    const Image source = make_picture(1 + int(random.below(90)), 1 + int(random.below(90)), channels, uint32_t(i));
+    const Image source =
+        make_picture(1 + int(random.below(90)), 1 + int(random.below(90)), channels, uint32_t(i));
     const int width = 1 + int(random.below(80)), height = 1 + int(random.below(80));
     const Filter filter = i % 2 ? Filter::bicubic : Filter::bilinear;
     const float right = random.uniform(0.5f, 1.0f) * float(source.width());
@@ -127,7 +128,8 @@ TEST(Pixels, FastResizeEqualsThePlainOneAtManySizes) {
 // Extremes: black and white edges make bicubic overshoot below 0 and above 255.
 TEST(Pixels, FastResizeClampsAsThePlainOneDoes) {
   Image source(64, 64, 3);
-  for (size_t i = 0; i < source.bytes(); ++i) source.data()[i] = (i / 24 + i / source.stride() / 8) % 2 ? 255 : 0;
+  for (size_t i = 0; i < source.bytes(); ++i)
+    source.data()[i] = (i / 24 + i / source.stride() / 8) % 2 ? 255 : 0;
   for (const int size : {1, 5, 33, 63, 65, 200}) {
     Image fast, plain;
     Resizer().resize(source.view(), size, size, Filter::bicubic, fast);
@@ -189,10 +191,12 @@ void check_parts(const std::string& bytes, uint64_t parts) {
     decoder.decode_part(bytes, options, choose, image, part);
     ASSERT_EQ(part.width, wanted.width);
     ASSERT_EQ(part.height, wanted.height);
-    const ImageView a = image.view().crop(part), b = (options.channels == 1 ? gray : whole).view().crop(wanted);
+    const ImageView a = image.view().crop(part),
+                    b = (options.channels == 1 ? gray : whole).view().crop(wanted);
     for (int y = 0; y < wanted.height; ++y)
       ASSERT_EQ(std::memcmp(a.row(y), b.row(y), size_t(a.width * a.channels)), 0)
-          << i << ": row " << y << " of " << wanted.left << ',' << wanted.top << ' ' << wanted.width << 'x' << wanted.height;
+          << i << ": row " << y << " of " << wanted.left << ',' << wanted.top << ' ' << wanted.width << 'x'
+          << wanted.height;
   }
 }
 
@@ -218,7 +222,10 @@ TEST(Decode, FormatIsSeenInTheContent) {
   EXPECT_EQ(recognise_format(std::string_view("RIFF\0\0\0\0WEBPVP8 ", 16)), Format::webp);
   EXPECT_EQ(recognise_format("BM"), Format::bmp);
   EXPECT_EQ(recognise_format(std::string_view("II*\0", 4)), Format::tiff);
-  EXPECT_EQ(recognise_format(std::string_view("\0\0\0\x18" "ftypheic", 12)), Format::heif);
+  EXPECT_EQ(recognise_format(std::string_view("\0\0\0\x18"
+                                              "ftypheic",
+                                              12)),
+            Format::heif);
   EXPECT_EQ(recognise_format(""), Format::empty);
   EXPECT_EQ(recognise_format("hello"), Format::unknown);
 }
@@ -235,7 +242,8 @@ TEST(Decode, SaysWhatIsWrong) {
   EXPECT_NE(reason("hello, world, I am text").find("no picture"), std::string::npos);
   EXPECT_NE(reason("GIF89a............").find("GIF"), std::string::npos);
   for (const double part : {0.5, 0.8, 0.99})
-    EXPECT_EQ(reason(jpeg.substr(0, size_t(double(jpeg.size()) * part))), "the JPEG file is truncated") << part;
+    EXPECT_EQ(reason(jpeg.substr(0, size_t(double(jpeg.size()) * part))), "the JPEG file is truncated")
+        << part;
   for (const double part : {0.3, 0.6, 0.95})
     EXPECT_EQ(reason(png.substr(0, size_t(double(png.size()) * part))), "the PNG file is truncated") << part;
   std::string broken = png;

@@ -81,7 +81,9 @@ std::string encode_jpeg(const Image& picture, const JpegForm& form) {
   return bytes;
 }
 
-std::string jpeg_of(int width, int height, uint32_t seed) { return encode_jpeg(make_picture(width, height, 3, seed)); }
+std::string jpeg_of(int width, int height, uint32_t seed) {
+  return encode_jpeg(make_picture(width, height, 3, seed));
+}
 
 void write_zip(const std::string& path, const Files& files, bool compress) {
   int code = 0;
@@ -95,18 +97,24 @@ void write_zip(const std::string& path, const Files& files, bool compress) {
     zip_source_t* const source = zip_source_buffer(archive, content.data(), content.size(), 0);
     const zip_int64_t index = zip_file_add(archive, name.c_str(), source, ZIP_FL_ENC_UTF_8);
     ASSERT_GE(index, 0) << name;
-    ASSERT_EQ(zip_set_file_compression(archive, zip_uint64_t(index), compress ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 0), 0);
+    ASSERT_EQ(
+        zip_set_file_compression(archive, zip_uint64_t(index), compress ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 0),
+        0);
   }
   ASSERT_EQ(zip_close(archive), 0);
 }
 
 void write_files(const TemporaryFolder& folder, const Files& files) {
   for (const auto& [name, content] : files) {
-    if (name.back() == '/') folder.make_folder(name);
-    else folder.write(name, content);
+    if (name.back() == '/')
+      folder.make_folder(name);
+    else
+      folder.write(name, content);
   }
 }
 
-std::string fixture(const std::string& name) { return read_file(std::string(REN_FIXTURES) + "/data/" + name); }
+std::string fixture(const std::string& name) {
+  return read_file(std::string(REN_FIXTURES) + "/data/" + name);
+}
 
 }  // namespace ren::data::test

@@ -23,7 +23,7 @@ struct Augmentation {
   Mode mode = Mode::none;
   Filter filter = Filter::bilinear;
   int resize_short = 0;  // short side before the centre crop; 0 = 8/7 of the target's (256 for 224)
-  float min_scale = 0.08f, max_scale = 1.0f;              // share of the area that a crop covers
+  float min_scale = 0.08f, max_scale = 1.0f;               // share of the area that a crop covers
   float min_ratio = 3.0f / 4.0f, max_ratio = 4.0f / 3.0f;  // width by height of a crop
   int padding = 4;                                         // pad_crop
   float flip = 0.0f;                                       // chance of a horizontal flip

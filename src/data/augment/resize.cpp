@@ -31,9 +31,7 @@ double cubic(double x) {  // Keys, a = -0.5
   return 0.0;
 }
 
-int32_t to_fixed(double weight) {
-  return int32_t((weight < 0 ? -0.5 : 0.5) + weight * (1 << kResizeBits));
-}
+int32_t to_fixed(double weight) { return int32_t((weight < 0 ? -0.5 : 0.5) + weight * (1 << kResizeBits)); }
 
 bool is_whole(float begin, float end, int source, int target) {
   return source == target && begin == 0.0f && end == float(source);
@@ -145,17 +143,20 @@ void Resizer::resize(const ImageView& source, int width, int height, Filter filt
   resize(source, {0, 0, float(source.width), float(source.height)}, width, height, filter, target);
 }
 
-void Resizer::resize(const ImageView& source, const Box& box, int width, int height, Filter filter, Image& target) {
+void Resizer::resize(const ImageView& source, const Box& box, int width, int height, Filter filter,
+                     Image& target) {
   static const ResizeKernels& kernels =
       avx2_resize_kernels() != nullptr ? *avx2_resize_kernels() : portable_resize_kernels();
   resize_with(kernels, source, box, width, height, filter, between_, horizontal_, vertical_, packed_, target);
 }
 
-void resize_reference(const ImageView& source, const Box& box, int width, int height, Filter filter, Image& target) {
+void resize_reference(const ImageView& source, const Box& box, int width, int height, Filter filter,
+                      Image& target) {
   Image between;
   AxisWeights across, down;
   std::vector<int16_t> packed;
-  resize_with(portable_resize_kernels(), source, box, width, height, filter, between, across, down, packed, target);
+  resize_with(portable_resize_kernels(), source, box, width, height, filter, between, across, down, packed,
+              target);
 }
 
 }  // namespace ren::data

@@ -17,8 +17,8 @@ struct Box {
 // Pillow's coefficients for one axis: target position i is the sum of weights(i)[k] times
 // source position first[i] + k, in 22-bit fixed point.
 struct AxisWeights {
-  int taps = 0;                  // weights a position, the rest zero
-  std::vector<int32_t> first;    // per target position
+  int taps = 0;                // weights a position, the rest zero
+  std::vector<int32_t> first;  // per target position
   std::vector<int32_t> count;
   std::vector<int32_t> weights;  // [target][taps]
 
@@ -45,6 +45,7 @@ class Resizer {
 };
 
 // The same by the plainest code, for tests.
-void resize_reference(const ImageView& source, const Box& box, int width, int height, Filter filter, Image& target);
+void resize_reference(const ImageView& source, const Box& box, int width, int height, Filter filter,
+                      Image& target);
 
 }  // namespace ren::data

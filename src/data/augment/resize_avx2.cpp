@@ -82,8 +82,8 @@ REN_AVX2 inline void store_pixel(uint8_t* out, uint32_t pixel) {
 
 // `kRows` rows side by side: the weights are loaded once for all of them.
 template <int kRows>
-REN_AVX2 void horizontal_rows(const ImageView& source, const AxisWeights& weights, const int16_t* packed, int groups,
-                              int y, Image& target) {
+REN_AVX2 void horizontal_rows(const ImageView& source, const AxisWeights& weights, const int16_t* packed,
+                              int groups, int y, Image& target) {
   const __m256i shuffle = pair_shuffle();
   const uint8_t* rows[kRows];
   uint8_t* out[kRows];
@@ -113,12 +113,14 @@ REN_AVX2 void horizontal(const ImageView& source, const AxisWeights& weights, st
   const int groups = (weights.taps + kTapsAtOnce - 1) / kTapsAtOnce;
   pack_weights(weights, groups, packed);
   int y = 0;
-  for (; y + 4 <= source.height; y += 4) horizontal_rows<4>(source, weights, packed.data(), groups, y, target);
+  for (; y + 4 <= source.height; y += 4)
+    horizontal_rows<4>(source, weights, packed.data(), groups, y, target);
   for (; y < source.height; ++y) horizontal_rows<1>(source, weights, packed.data(), groups, y, target);
 }
 
 // 32 bytes of a target row.
-REN_AVX2 inline __m256i vertical_block(const uint8_t* source, size_t stride, const int32_t* weights, int count) {
+REN_AVX2 inline __m256i vertical_block(const uint8_t* source, size_t stride, const int32_t* weights,
+                                       int count) {
   const __m256i zero = _mm256_setzero_si256();
   __m256i low[4], high[4];
   for (int i = 0; i < 4; ++i) low[i] = high[i] = zero;
@@ -126,13 +128,15 @@ REN_AVX2 inline __m256i vertical_block(const uint8_t* source, size_t stride, con
     const bool pair = k + 1 < count;
     const int32_t w0 = weights[k], w1 = pair ? weights[k + 1] : 0;
     const __m256i wl = _mm256_set1_epi32((w0 & kLowMask) | ((w1 & kLowMask) << 16));
-    const __m256i wh = _mm256_set1_epi32(((w0 >> kLowBits) & 0xFFFF) | int32_t(uint32_t(w1 >> kLowBits) << 16));
+    const __m256i wh =
+        _mm256_set1_epi32(((w0 >> kLowBits) & 0xFFFF) | int32_t(uint32_t(w1 >> kLowBits) << 16));
     const uint8_t* const row = source + size_t(k) * stride;
     const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row));
     const __m256i b = pair ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + stride)) : zero;
     const __m256i ab[2] = {_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b)};
     for (int i = 0; i < 4; ++i) {
-      const __m256i words = i & 1 ? _mm256_unpackhi_epi8(ab[i / 2], zero) : _mm256_unpacklo_epi8(ab[i / 2], zero);
+      const __m256i words =
+          i & 1 ? _mm256_unpackhi_epi8(ab[i / 2], zero) : _mm256_unpacklo_epi8(ab[i / 2], zero);
       low[i] = _mm256_add_epi32(low[i], _mm256_madd_epi16(words, wl));
       high[i] = _mm256_add_epi32(high[i], _mm256_madd_epi16(words, wh));
     }
@@ -146,7 +150,8 @@ REN_AVX2 void vertical(const uint8_t* source, size_t stride, const int32_t* weig
                        uint8_t* target) {
   size_t i = 0;
   for (; i + 32 <= bytes; i += 32)
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target + i), vertical_block(source + i, stride, weights, count));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target + i),
+                        vertical_block(source + i, stride, weights, count));
   if (i == bytes) return;
   // The source's padding makes the load safe; only what belongs to the row is written.
   alignas(32) uint8_t rest[32];

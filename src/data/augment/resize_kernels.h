@@ -12,7 +12,8 @@ namespace ren::data {
 // The two passes over bytes.
 struct ResizeKernels {
   // Every source row to a target row of the target's width.
-  void (*horizontal)(const ImageView& source, const AxisWeights& weights, std::vector<int16_t>& packed, Image& target);
+  void (*horizontal)(const ImageView& source, const AxisWeights& weights, std::vector<int16_t>& packed,
+                     Image& target);
   // One target row from `count` source rows: `bytes` bytes each, `stride` apart.
   void (*vertical)(const uint8_t* source, size_t stride, const int32_t* weights, int count, size_t bytes,
                    uint8_t* target);

@@ -24,8 +24,10 @@ void horizontal_of(const ImageView& source, const AxisWeights& weights, Image& t
 }
 
 void horizontal(const ImageView& source, const AxisWeights& weights, std::vector<int16_t>&, Image& target) {
-  if (source.channels == 3) horizontal_of<3>(source, weights, target);
-  else horizontal_of<1>(source, weights, target);
+  if (source.channels == 3)
+    horizontal_of<3>(source, weights, target);
+  else
+    horizontal_of<1>(source, weights, target);
 }
 
 void vertical(const uint8_t* source, size_t stride, const int32_t* weights, int count, size_t bytes,

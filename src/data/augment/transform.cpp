@@ -42,8 +42,10 @@ void Augmentation::validate() const {
     if (!good) fail(StatusCode::invalid_argument, "augmentation: {} must be {}", field, rule);
   };
   check(resize_short >= 0 && resize_short <= 65535, "resize_short", "0 (automatic) to 65535");
-  check(min_scale > 0 && min_scale <= max_scale && max_scale <= 1, "min_scale, max_scale", "0 < min <= max <= 1");
-  check(min_ratio > 0 && min_ratio <= max_ratio && max_ratio <= 100, "min_ratio, max_ratio", "0 < min <= max <= 100");
+  check(min_scale > 0 && min_scale <= max_scale && max_scale <= 1, "min_scale, max_scale",
+        "0 < min <= max <= 1");
+  check(min_ratio > 0 && min_ratio <= max_ratio && max_ratio <= 100, "min_ratio, max_ratio",
+        "0 < min <= max <= 100");
   check(padding >= 0 && padding <= 65535, "padding", "0 to 65535");
   check(flip >= 0 && flip <= 1, "flip", "a chance from 0 to 1");
 }
@@ -51,14 +53,16 @@ void Augmentation::validate() const {
 std::string Augmentation::text() const {
   const char* const name = filter == Filter::bilinear ? "bilinear" : "bicubic";
   switch (mode) {
-    case Mode::none: return fmt::format("none flip={}", flip);
+    case Mode::none:
+      return fmt::format("none flip={}", flip);
     case Mode::random_resized_crop:
-      return fmt::format("random_resized_crop {} scale={}..{} ratio={}..{} flip={}", name, min_scale, max_scale,
-                         min_ratio, max_ratio, flip);
+      return fmt::format("random_resized_crop {} scale={}..{} ratio={}..{} flip={}", name, min_scale,
+                         max_scale, min_ratio, max_ratio, flip);
     case Mode::resize_center_crop:
       return fmt::format("resize_center_crop {} short={} keep_exact_size={} flip={}", name, resize_short,
                          keep_exact_size, flip);
-    case Mode::pad_crop: return fmt::format("pad_crop {} padding={} flip={}", name, padding, flip);
+    case Mode::pad_crop:
+      return fmt::format("pad_crop {} padding={} flip={}", name, padding, flip);
   }
   return {};
 }
@@ -93,8 +97,10 @@ Region random_resized_crop(int width, int height, const Augmentation& a, RandomS
   }
   int w = width, h = height;
   const double ratio = double(width) / height;
-  if (ratio < a.min_ratio) h = std::clamp(round_half_even(w / double(a.min_ratio)), 1, height);
-  else if (ratio > a.max_ratio) w = std::clamp(round_half_even(h * double(a.max_ratio)), 1, width);
+  if (ratio < a.min_ratio)
+    h = std::clamp(round_half_even(w / double(a.min_ratio)), 1, height);
+  else if (ratio > a.max_ratio)
+    w = std::clamp(round_half_even(h * double(a.max_ratio)), 1, width);
   return {(width - w) / 2, (height - h) / 2, w, h};
 }
 
@@ -121,11 +127,15 @@ const Image& Transformer::prepare(const Image& decoded) {
   switch (augmentation_.mode) {
     case Augmentation::Mode::none:
       if (!exact)
-        fail(StatusCode::invalid_data, "the picture is {} x {} pixels, the model takes {} x {}: choose an "
-             "augmentation that resizes", decoded.width(), decoded.height(), width_, height_);
+        fail(StatusCode::invalid_data,
+             "the picture is {} x {} pixels, the model takes {} x {}: choose an "
+             "augmentation that resizes",
+             decoded.width(), decoded.height(), width_, height_);
       return decoded;
-    case Augmentation::Mode::random_resized_crop: return decoded;
-    case Augmentation::Mode::pad_crop: return exact ? decoded : fit(decoded, target_short);
+    case Augmentation::Mode::random_resized_crop:
+      return decoded;
+    case Augmentation::Mode::pad_crop:
+      return exact ? decoded : fit(decoded, target_short);
     case Augmentation::Mode::resize_center_crop: {
       if (exact && augmentation_.keep_exact_size) return decoded;
       const int automatic = round_half_even(target_short * 8.0 / 7.0);
@@ -141,8 +151,8 @@ const Image& Transformer::fit(const Image& decoded, int short_side) {
   short_side_size(decoded.width(), decoded.height(), short_side, width, height);
   // A picture of 1 x 60000 pixels would otherwise become one of gigabytes.
   if (int64_t{width} * height > int64_t{1} << 28)
-    fail(StatusCode::invalid_data, "the picture is {} x {} pixels: too long and thin to be resized", decoded.width(),
-         decoded.height());
+    fail(StatusCode::invalid_data, "the picture is {} x {} pixels: too long and thin to be resized",
+         decoded.width(), decoded.height());
   resizer_.resize(decoded.view(), width, height, augmentation_.filter, resized_);
   if (width == width_ && height == height_) return resized_;
   const int left = center_offset(width, width_), top = center_offset(height, height_);
@@ -191,7 +201,8 @@ void Transformer::pad_crop(const Image& prepared, RandomStream& random, uint8_t*
     std::memset(out, 0, size_t(target_x) * size_t(channels_));
     copy_row(prepared.row(from) + size_t(std::max(0, left)) * size_t(channels_),
              out + size_t(target_x) * size_t(channels_), w, channels_, flip);
-    std::memset(out + size_t(target_x + w) * size_t(channels_), 0, size_t(width_ - target_x - w) * size_t(channels_));
+    std::memset(out + size_t(target_x + w) * size_t(channels_), 0,
+                size_t(width_ - target_x - w) * size_t(channels_));
   }
 }
 

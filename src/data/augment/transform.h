@@ -42,7 +42,9 @@ class Transformer {
   void finish_region(const ImageView& region, RandomStream& random, uint8_t* out);
 
  private:
-  bool draw_flip(RandomStream& random) const { return augmentation_.flip > 0 && random.uniform() < augmentation_.flip; }
+  bool draw_flip(RandomStream& random) const {
+    return augmentation_.flip > 0 && random.uniform() < augmentation_.flip;
+  }
   const Image& fit(const Image& decoded, int short_side);
   void pad_crop(const Image& prepared, RandomStream& random, uint8_t* out) const;
 

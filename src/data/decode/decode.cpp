@@ -14,7 +14,9 @@ Decoder::Decoder() : state_(std::make_unique<State>()) {}
 Decoder::~Decoder() = default;
 
 Format recognise_format(std::string_view head) {
-  const auto at = [&](size_t offset, std::string_view magic) { return head.substr(std::min(offset, head.size()), magic.size()) == magic; };
+  const auto at = [&](size_t offset, std::string_view magic) {
+    return head.substr(std::min(offset, head.size()), magic.size()) == magic;
+  };
   if (head.empty()) return Format::empty;
   if (at(0, "\xFF\xD8\xFF")) return Format::jpeg;
   if (at(0, "\x89PNG\r\n\x1A\n")) return Format::png;
@@ -29,16 +31,26 @@ Format recognise_format(std::string_view head) {
 
 const char* name_of(Format format) {
   switch (format) {
-    case Format::unknown: return "unknown";
-    case Format::empty: return "empty";
-    case Format::jpeg: return "JPEG";
-    case Format::png: return "PNG";
-    case Format::gif: return "GIF";
-    case Format::webp: return "WebP";
-    case Format::bmp: return "BMP";
-    case Format::tiff: return "TIFF";
-    case Format::heif: return "HEIF or AVIF";
-    case Format::jpeg2000: return "JPEG 2000";
+    case Format::unknown:
+      return "unknown";
+    case Format::empty:
+      return "empty";
+    case Format::jpeg:
+      return "JPEG";
+    case Format::png:
+      return "PNG";
+    case Format::gif:
+      return "GIF";
+    case Format::webp:
+      return "WebP";
+    case Format::bmp:
+      return "BMP";
+    case Format::tiff:
+      return "TIFF";
+    case Format::heif:
+      return "HEIF or AVIF";
+    case Format::jpeg2000:
+      return "JPEG 2000";
   }
   return "unknown";
 }
@@ -46,9 +58,12 @@ const char* name_of(Format format) {
 DecodeResult Decoder::decode(std::string_view bytes, const DecodeOptions& options, Image& image) {
   const Format format = recognise_format(bytes.substr(0, kFormatHeadBytes));
   switch (format) {
-    case Format::jpeg: return state_->jpeg.decode(bytes, options, image);
-    case Format::png: return decode_png(bytes, options, image);
-    case Format::empty: fail(StatusCode::invalid_data, "the file is empty");
+    case Format::jpeg:
+      return state_->jpeg.decode(bytes, options, image);
+    case Format::png:
+      return decode_png(bytes, options, image);
+    case Format::empty:
+      fail(StatusCode::invalid_data, "the file is empty");
     case Format::unknown:
       fail(StatusCode::invalid_data, "the content is no picture (neither JPEG nor PNG by its first bytes)");
     default:
@@ -56,8 +71,8 @@ DecodeResult Decoder::decode(std::string_view bytes, const DecodeOptions& option
   }
 }
 
-DecodeResult Decoder::decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
-                                  Image& image, Region& part) {
+DecodeResult Decoder::decode_part(std::string_view bytes, const DecodeOptions& options,
+                                  const ChooseRegion& choose, Image& image, Region& part) {
   Region chosen;
   const bool is_jpeg = recognise_format(bytes.substr(0, kFormatHeadBytes)) == Format::jpeg;
   if (is_jpeg && state_->jpeg.decode_part(bytes, options, choose, chosen, image, part)) return {};
@@ -67,7 +82,8 @@ DecodeResult Decoder::decode_part(std::string_view bytes, const DecodeOptions& o
 }
 
 void check_size(uint64_t width, uint64_t height, const DecodeOptions& options) {
-  if (width == 0 || height == 0) fail(StatusCode::invalid_data, "the picture is {} x {} pixels", width, height);
+  if (width == 0 || height == 0)
+    fail(StatusCode::invalid_data, "the picture is {} x {} pixels", width, height);
   if (width > uint64_t(options.max_pixels) / height)
     fail(StatusCode::invalid_data, "the header says {} x {} pixels, more than the limit of {}", width, height,
          options.max_pixels);

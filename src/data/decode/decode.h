@@ -22,9 +22,10 @@ const char* name_of(Format format);
 inline bool is_decodable(Format format) { return format == Format::jpeg || format == Format::png; }
 
 struct DecodeOptions {
-  int channels = 3;                   // 3 = RGB, 1 = gray (Pillow's L of the RGB picture)
-  bool tolerate_damage = false;       // keep what could be decoded; the rest is mid-gray (of a PNG: from the damaged chunk on)
-  int64_t max_pixels = 178'956'970;   // larger ones are refused, as Pillow does
+  int channels = 3;  // 3 = RGB, 1 = gray (Pillow's L of the RGB picture)
+  bool tolerate_damage =
+      false;  // keep what could be decoded; the rest is mid-gray (of a PNG: from the damaged chunk on)
+  int64_t max_pixels = 178'956'970;  // larger ones are refused, as Pillow does
 };
 
 // Chooses the part that is needed, given width and height of the picture.

@@ -18,8 +18,8 @@ class JpegDecoder {
   DecodeResult decode(std::string_view bytes, const DecodeOptions& options, Image& image);
 
   // False when the file wants a full decode: then nothing was decoded, but `chosen` is set.
-  bool decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose, Region& chosen,
-                   Image& image, Region& part);
+  bool decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
+                   Region& chosen, Image& image, Region& part);
 
  private:
   void begin(std::string_view bytes, const DecodeOptions& options);

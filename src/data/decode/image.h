@@ -25,7 +25,8 @@ struct ImageView {
 
   const uint8_t* row(int y) const { return pixels + size_t(y) * stride; }
   ImageView crop(const Region& r) const {
-    return {pixels + size_t(r.top) * stride + size_t(r.left) * size_t(channels), r.width, r.height, channels, stride};
+    return {pixels + size_t(r.top) * stride + size_t(r.left) * size_t(channels), r.width, r.height, channels,
+            stride};
   }
 };
 

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <vector>
 
-#include <jpeglib.h>
 #include <jerror.h>
+#include <jpeglib.h>
 
 #include "data/decode/formats.h"
 #include "engine/base/status.h"
@@ -12,7 +12,7 @@
 namespace ren::data {
 namespace {
 
-constexpr int kMargin = 2;  // pixels around a part; one sample of halved chroma
+constexpr int kMargin = 2;       // pixels around a part; one sample of halved chroma
 constexpr int kMostScans = 500;  // a few bytes a scan can cost seconds each
 
 enum class Outcome { done, failed, truncated, twelve_bit, too_many_scans };
@@ -128,8 +128,10 @@ Outcome JpegDecoder::State::read_part(Image& image, const Region& wanted, Region
   if (setjmp(errors.escape) != 0) return errors.outcome;
   jpeg_start_decompress(&info);
   const int width = int(info.output_width), height = int(info.output_height);
-  const int left = std::max(0, wanted.left - kMargin), right = std::min(width, wanted.left + wanted.width + kMargin);
-  const int top = std::max(0, wanted.top - kMargin), bottom = std::min(height, wanted.top + wanted.height + kMargin);
+  const int left = std::max(0, wanted.left - kMargin),
+            right = std::min(width, wanted.left + wanted.width + kMargin);
+  const int top = std::max(0, wanted.top - kMargin),
+            bottom = std::min(height, wanted.top + wanted.height + kMargin);
   JDIMENSION begin = JDIMENSION(left), columns = JDIMENSION(right - left);
   if (right - left < width) jpeg_crop_scanline(&info, &begin, &columns);
   image.resize(int(columns), bottom - top, image.channels());
@@ -159,11 +161,14 @@ void JpegDecoder::State::convert_row(const uint8_t* from, uint8_t* to, int chann
 
 void JpegDecoder::State::fail_decode(Outcome outcome) {
   switch (outcome) {
-    case Outcome::truncated: fail(StatusCode::invalid_data, "the JPEG file is truncated");
-    case Outcome::twelve_bit: fail(StatusCode::unsupported, "the JPEG file isn't an 8-bit one ({})", errors.message);
+    case Outcome::truncated:
+      fail(StatusCode::invalid_data, "the JPEG file is truncated");
+    case Outcome::twelve_bit:
+      fail(StatusCode::unsupported, "the JPEG file isn't an 8-bit one ({})", errors.message);
     case Outcome::too_many_scans:
       fail(StatusCode::invalid_data, "the JPEG file has more than {} scans", kMostScans);
-    default: fail(StatusCode::invalid_data, "the JPEG file is damaged: {}", errors.message);
+    default:
+      fail(StatusCode::invalid_data, "the JPEG file is damaged: {}", errors.message);
   }
 }
 
@@ -202,8 +207,8 @@ DecodeResult JpegDecoder::decode(std::string_view bytes, const DecodeOptions& op
   return {int(s.info.err->num_warnings), s.errors.truncated};
 }
 
-bool JpegDecoder::decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
-                              Region& chosen, Image& image, Region& part) {
+bool JpegDecoder::decode_part(std::string_view bytes, const DecodeOptions& options,
+                              const ChooseRegion& choose, Region& chosen, Image& image, Region& part) {
   // Whether a file is bad must not depend on the part: one without its end is decoded in full.
   if (options.tolerate_damage || !bytes.ends_with("\xFF\xD9")) return false;
   begin(bytes, options);

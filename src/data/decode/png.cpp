@@ -34,7 +34,8 @@ DecodeResult decode_png(std::string_view bytes, const DecodeOptions& options, Im
   if (!context) fail(StatusCode::out_of_memory, "the PNG decoder can't be created");
   spng_set_image_limits(context.get(), INT32_MAX, INT32_MAX);  // check_size() below says it better
   spng_set_chunk_limits(context.get(), kChunkLimit, kChunkLimit);
-  if (const int code = spng_set_png_buffer(context.get(), bytes.data(), bytes.size()); code != 0) fail_png(code);
+  if (const int code = spng_set_png_buffer(context.get(), bytes.data(), bytes.size()); code != 0)
+    fail_png(code);
   spng_ihdr header;
   if (const int code = spng_get_ihdr(context.get(), &header); code != 0) fail_png(code);
   check_size(header.width, header.height, options);

@@ -99,7 +99,8 @@ void BatchLoader::start_threads() {
     for (int i = int(threads_.size()); i < thread_count_; ++i) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error& error) {
     // Fewer threads do the same work.
-    if (threads_.empty()) fail(StatusCode::out_of_memory, "no loader thread can be started: {}", error.what());
+    if (threads_.empty())
+      fail(StatusCode::out_of_memory, "no loader thread can be started: {}", error.what());
   }
 }
 
@@ -162,7 +163,8 @@ bool BatchLoader::next(BatchView& view) {
 
 void BatchLoader::release_held(int64_t up_to_call) {
   const bool release = !held_.empty() && held_.front()->given <= up_to_call;
-  for (; !held_.empty() && held_.front()->given <= up_to_call; held_.pop_front()) free_.push_back(held_.front());
+  for (; !held_.empty() && held_.front()->given <= up_to_call; held_.pop_front())
+    free_.push_back(held_.front());
   if (release) work_.notify_all();
 }
 
@@ -258,8 +260,8 @@ void BatchLoader::run(const Task& task, std::unique_ptr<SampleMaker>& maker) noe
   try {
     if (!maker) maker = std::make_unique<SampleMaker>(samples_);
     for (; sample < task.end && generation_.load(std::memory_order_relaxed) == task.generation; ++sample)
-      maker->make(slot.range.first + sample, slot.order.get(), slot.epoch, slot.images + size_t(sample) * image_bytes_,
-                  slot.labels[sample]);
+      maker->make(slot.range.first + sample, slot.order.get(), slot.epoch,
+                  slot.images + size_t(sample) * image_bytes_, slot.labels[sample]);
   } catch (const Error&) {
     note_error(slot, sample, std::current_exception());
   } catch (const std::bad_alloc&) {

@@ -45,7 +45,7 @@ class BatchLoader final : public Loader {
     int64_t handed = 0, done = 0;  // samples given to workers, samples finished
     int64_t error_at = 0;          // the first sample that failed
     std::exception_ptr error;
-    int64_t given = 0;             // the call of next() that gave it out
+    int64_t given = 0;  // the call of next() that gave it out
   };
   struct Task {
     Slot* slot = nullptr;
@@ -83,8 +83,8 @@ class BatchLoader final : public Loader {
   std::condition_variable work_, ready_, idle_;
   // Under the mutex:
   std::vector<Slot*> free_;
-  std::deque<Slot*> queue_;  // being filled or full, in the stream's order
-  std::deque<Slot*> held_;   // given out, oldest first
+  std::deque<Slot*> queue_;                          // being filled or full, in the stream's order
+  std::deque<Slot*> held_;                           // given out, oldest first
   int64_t schedule_epoch_ = 0, schedule_batch_ = 0;  // the next batch to be begun
   Order order_;
   int64_t order_epoch_ = -1;

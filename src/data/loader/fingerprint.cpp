@@ -29,8 +29,8 @@ std::string fingerprint(const Split& split, const LoaderOptions& o) {
     hash.add(split.store->path(split.files[i]));
     hash.add(fmt::format_int(split.labels[i]).c_str());
   }
-  hash.add(fmt::format("{}x{}x{} {} shuffle={} seed={} bad={}", o.height, o.width, o.channels, o.augmentation.text(),
-                       o.shuffle, o.seed, int(o.bad_files)));
+  hash.add(fmt::format("{}x{}x{} {} shuffle={} seed={} bad={}", o.height, o.width, o.channels,
+                       o.augmentation.text(), o.shuffle, o.seed, int(o.bad_files)));
   return fmt::format("{:016x}", hash.value());
 }
 

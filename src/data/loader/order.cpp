@@ -28,7 +28,8 @@ struct Tail {
 Tail tail_of(int64_t samples, const LoaderOptions& o) {
   const int64_t global = o.batch * o.ranks;
   Tail tail{samples / global, samples % global};
-  const bool dropped = o.last_batch == LastBatch::drop || (o.last_batch == LastBatch::keep && tail.samples < o.ranks);
+  const bool dropped =
+      o.last_batch == LastBatch::drop || (o.last_batch == LastBatch::keep && tail.samples < o.ranks);
   if (dropped) tail.samples = 0;
   return tail;
 }
@@ -48,7 +49,8 @@ int64_t batches_per_epoch(int64_t samples, const LoaderOptions& options) {
 
 BatchRange batch_range(int64_t samples, const LoaderOptions& options, int64_t batch) {
   const Tail tail = tail_of(samples, options);
-  if (batch < tail.full_batches) return {(batch * options.ranks + options.rank) * options.batch, options.batch};
+  if (batch < tail.full_batches)
+    return {(batch * options.ranks + options.rank) * options.batch, options.batch};
   return tail_range(tail, options);
 }
 

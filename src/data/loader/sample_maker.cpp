@@ -52,7 +52,9 @@ void PictureCache::offer(int64_t sample, const Image& picture) {
   }
 }
 
-void FileLog::add_bad(int64_t sample, const std::string& message) { add(sample, kBad, message, bad_count_, bad_); }
+void FileLog::add_bad(int64_t sample, const std::string& message) {
+  add(sample, kBad, message, bad_count_, bad_);
+}
 
 void FileLog::add_damaged(int64_t sample, const std::string& path) {
   add(sample, kDamaged, path, damaged_count_, damaged_);
@@ -91,10 +93,11 @@ void SampleMaker::make(int64_t position, const std::vector<uint32_t>* order, int
   int64_t sample = sample_at(position);
   if (o.bad_files == BadFiles::skip) {
     int64_t step = 0;
-    while (step < total && !make_good(sample, random, pixels)) sample = sample_at((position + ++step) % total);
+    while (step < total && !make_good(sample, random, pixels))
+      sample = sample_at((position + ++step) % total);
     if (step == total)
-      fail(StatusCode::invalid_data, "no picture of '{}' can be read, the first: {}", samples_.split.store->uri(),
-           samples_.split.path(0));
+      fail(StatusCode::invalid_data, "no picture of '{}' can be read, the first: {}",
+           samples_.split.store->uri(), samples_.split.path(0));
   } else {
     make_one(sample, random, pixels);
   }
@@ -117,7 +120,8 @@ void SampleMaker::make_one(int64_t sample, RandomStream& random, uint8_t* pixels
   const RandomStream begin = random;
   try {
     // A picture that could be kept is decoded in full, once.
-    if (transformer_.takes_region() && samples_.cache.is_full()) return make_from_part(sample, random, pixels);
+    if (transformer_.takes_region() && samples_.cache.is_full())
+      return make_from_part(sample, random, pixels);
     return transformer_.finish(fresh_picture(sample, false), random, pixels);
   } catch (const Error& error) {
     samples_.log.add_bad(sample, error.what());
@@ -171,8 +175,8 @@ const Image& SampleMaker::fresh_picture(int64_t sample, bool tolerate_damage) {
   }
 }
 
-void decode_image_file(const std::string& path, const Augmentation& augmentation, int64_t height, int64_t width,
-                       int64_t channels, std::vector<uint8_t>& pixels) {
+void decode_image_file(const std::string& path, const Augmentation& augmentation, int64_t height,
+                       int64_t width, int64_t channels, std::vector<uint8_t>& pixels) {
   LoaderOptions options;
   options.batch = 1;
   options.height = height, options.width = width, options.channels = channels;

@@ -42,7 +42,9 @@ class FileLog {
 
   void add_bad(int64_t sample, const std::string& message);
   void add_damaged(int64_t sample, const std::string& path);
-  bool is_bad(int64_t sample) const { return (known_[size_t(sample)].load(std::memory_order_relaxed) & kBad) != 0; }
+  bool is_bad(int64_t sample) const {
+    return (known_[size_t(sample)].load(std::memory_order_relaxed) & kBad) != 0;
+  }
   void fill(LoaderReport& report) const;
 
  private:
@@ -73,7 +75,8 @@ class SampleMaker {
   explicit SampleMaker(SampleSet& samples);
 
   // The sample at a position of an epoch's order (nullptr = in sequence). Throws Error.
-  void make(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels, int32_t& label);
+  void make(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels,
+            int32_t& label);
 
  private:
   void make_one(int64_t sample, RandomStream& random, uint8_t* pixels);

@@ -100,23 +100,30 @@ class FolderStore final : public FileStore {
     const std::string here = below.empty() ? root_ : root_ + '/' + below;
     DIR* const folder = opendir(here.c_str());
     if (folder == nullptr) fail_open(here, errno);
-    const std::unique_ptr<DIR, int (*)(DIR*)> closer(folder, closedir);
+    std::unique_ptr<DIR, int (*)(DIR*)> closer(folder, closedir);
     struct stat info {};
     if (fstat(dirfd(folder), &info) != 0) fail_open(here, errno);
     const auto identity = std::make_pair(info.st_dev, info.st_ino);
     if (!above.insert(identity).second)
-      fail(StatusCode::invalid_data, "'{}' is a link back to a folder that contains it: remove the link", here);
+      fail(StatusCode::invalid_data, "'{}' is a link back to a folder that contains it: remove the link",
+           here);
     std::vector<std::string> children;
     while (const dirent* entry = readdir(folder)) {
       const std::string_view name = entry->d_name;
       if (is_ignored_name(name)) continue;
       std::string path = below.empty() ? std::string(name) : below + '/' + std::string(name);
       switch (kind_of(dirfd(folder), *entry)) {
-        case EntryKind::file: paths_.push_back(std::move(path)); break;
-        case EntryKind::folder: children.push_back(std::move(path)); break;
-        case EntryKind::other: break;  // sockets, FIFOs and devices hold no pictures
+        case EntryKind::file:
+          paths_.push_back(std::move(path));
+          break;
+        case EntryKind::folder:
+          children.push_back(std::move(path));
+          break;
+        case EntryKind::other:
+          break;  // sockets, FIFOs and devices hold no pictures
       }
     }
+    closer.reset();  // one open folder at a time, however deep
     for (const std::string& child : children) {
       folders_.push_back(child);
       list(child, above);
@@ -146,7 +153,8 @@ class SingleFileStore final : public FileStore {
 }  // namespace
 
 bool is_ignored_name(std::string_view name) {
-  return name.empty() || name.front() == '.' || name == "__MACOSX" || name == "Thumbs.db" || name == "desktop.ini";
+  return name.empty() || name.front() == '.' || name == "__MACOSX" || name == "Thumbs.db" ||
+         name == "desktop.ini";
 }
 
 std::shared_ptr<const FileStore> open_folder_store(const std::string& path) {

@@ -53,8 +53,10 @@ std::pair<int64_t, int64_t> files_below(const FileStore& store, const std::strin
     int64_t low = 0, high = store.size();
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
-      if (less(middle, bound)) low = middle + 1;
-      else high = middle;
+      if (less(middle, bound))
+        low = middle + 1;
+      else
+        high = middle;
     }
     return low;
   };
@@ -67,8 +69,8 @@ bool has_picture_name(std::string_view path) {
   std::string ending(path.substr(dot + 1));
   for (char& c : ending)
     if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
-  static constexpr std::string_view kEndings[] = {"jpg", "jpeg", "jpe",  "jfif", "png",  "bmp",
-                                                  "gif", "webp", "tif",  "tiff", "heic", "avif", "jp2"};
+  static constexpr std::string_view kEndings[] = {"jpg",  "jpeg", "jpe",  "jfif", "png",  "bmp", "gif",
+                                                  "webp", "tif",  "tiff", "heic", "avif", "jp2"};
   return std::find(std::begin(kEndings), std::end(kEndings), ending) != std::end(kEndings);
 }
 
@@ -106,8 +108,8 @@ const char* split_name_of(const std::string& folder) {
 std::vector<SplitFolder> split_folders(const FileStore& store, const std::string& root, Problems& problems) {
   const std::vector<std::string> names = children(store, root);
   const bool has_train = std::find(names.begin(), names.end(), "train") != names.end();
-  const bool only_splits =
-      !names.empty() && std::all_of(names.begin(), names.end(), [](const auto& n) { return split_name_of(n); });
+  const bool only_splits = !names.empty() && std::all_of(names.begin(), names.end(),
+                                                         [](const auto& n) { return split_name_of(n); });
   if (!has_train && !only_splits) return {};
   std::vector<SplitFolder> found;
   for (const std::string& name : names) {
@@ -139,7 +141,8 @@ std::string strip_root(const FileStore& store) {
 
 class SplitReader {
  public:
-  SplitReader(StorePtr store, const DatasetOptions& options, Problems& problems, std::vector<std::string>& warnings)
+  SplitReader(StorePtr store, const DatasetOptions& options, Problems& problems,
+              std::vector<std::string>& warnings)
       : store_(std::move(store)), options_(options), problems_(problems), warnings_(warnings) {}
 
   Split read(const SplitFolder& where) {
@@ -188,13 +191,15 @@ class SplitReader {
       return;
     }
     if (!empty.empty() && !options_.allow_empty_classes)
-      problems_.add(here, fmt::format("{} class folder{} no pictures: {}", empty.size(), empty.size() == 1 ? " has" : "s have",
-                                      list_names(empty)),
+      problems_.add(here,
+                    fmt::format("{} class folder{} no pictures: {}", empty.size(),
+                                empty.size() == 1 ? " has" : "s have", list_names(empty)),
                     "remove it, add pictures, or allow empty classes");
     if (split.classes.size() == 1 && !options_.allow_one_class)
       problems_.add(here, fmt::format("has one class only, '{}'", split.classes[0]),
                     "classification needs two class folders or more");
-    if (split.files.size() > UINT32_MAX) problems_.add(here, "has more than 4,294,967,295 pictures", "split it");
+    if (split.files.size() > UINT32_MAX)
+      problems_.add(here, "has more than 4,294,967,295 pictures", "split it");
   }
 
   StorePtr store_;
@@ -209,7 +214,8 @@ std::vector<Split> read_splits(const std::string& uri, const DatasetOptions& opt
   const StorePtr store = open_file_store(uri);
   SplitReader reader(store, options, problems, warnings);
   if (store->size() == 0) {
-    problems.add(uri, "has no pictures", "name a folder or zip that holds class folders of JPEG or PNG files");
+    problems.add(uri, "has no pictures",
+                 "name a folder or zip that holds class folders of JPEG or PNG files");
     return {};
   }
   const std::string root = strip_root(*store);
@@ -229,7 +235,8 @@ void check_same_classes(const Split& first, const Split& other, Problems& proble
                       std::back_inserter(extra));
   std::string what = fmt::format("its classes are not those of '{}'", first.name);
   if (!missing.empty()) what += ": lacks " + list_names(missing);
-  if (!extra.empty()) what += std::string(missing.empty() ? ": has also " : "; has also ") + list_names(extra);
+  if (!extra.empty())
+    what += std::string(missing.empty() ? ": has also " : "; has also ") + list_names(extra);
   problems.add(fmt::format("'{}' ({})", other.name, other.store->uri()), what,
                "give both the same class folders");
 }
@@ -259,7 +266,8 @@ const Split* Dataset::find(const std::string& name) const {
 const Split& Dataset::train() const {
   if (const Split* split = find("train")) return *split;
   if (const Split* split = find("all")) return *split;
-  fail(StatusCode::not_found, "'{}' has no training pictures: only {}", uri, splits.empty() ? "" : splits[0].name);
+  fail(StatusCode::not_found, "'{}' has no training pictures: only {}", uri,
+       splits.empty() ? "" : splits[0].name);
 }
 
 const Split* Dataset::validation() const {
@@ -287,7 +295,8 @@ Split open_pictures(const std::string& uri) {
   for (int64_t file = 0; file < split.store->size(); ++file)
     if (is_picture(*split.store, file)) split.files.push_back(file);
   if (split.files.empty())
-    fail(StatusCode::invalid_data, "'{}' has no pictures: name a JPEG or PNG file, or a folder or zip of them", uri);
+    fail(StatusCode::invalid_data,
+         "'{}' has no pictures: name a JPEG or PNG file, or a folder or zip of them", uri);
   split.labels.assign(split.files.size(), -1);
   return split;
 }

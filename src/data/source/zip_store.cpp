@@ -13,7 +13,7 @@ namespace ren::data {
 namespace {
 
 constexpr zip_uint64_t kLargestEntry = zip_uint64_t{1} << 30;  // stops archives made to exhaust memory
-constexpr int kMostHandles = 8;  // each holds the archive's directory in memory
+constexpr int kMostHandles = 8;                                // each holds the archive's directory in memory
 
 struct DiscardZip {
   void operator()(zip_t* archive) const { zip_discard(archive); }
@@ -139,7 +139,8 @@ class ZipStore final : public FileStore {
     std::string last_parent;
     for (zip_int64_t i = 0; i < count; ++i) {
       zip_stat_t info;
-      if (zip_stat_index(archive, zip_uint64_t(i), ZIP_FL_ENC_GUESS, &info) != 0 || (info.valid & ZIP_STAT_NAME) == 0) {
+      if (zip_stat_index(archive, zip_uint64_t(i), ZIP_FL_ENC_GUESS, &info) != 0 ||
+          (info.valid & ZIP_STAT_NAME) == 0) {
         problems.add(fmt::format("entry {}", i), zip_strerror(archive), "make the archive again");
         continue;
       }
@@ -162,7 +163,8 @@ class ZipStore final : public FileStore {
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.path < b.path; });
     for (size_t i = 1; i < entries.size(); ++i)
       if (entries[i].path == entries[i - 1].path)
-        problems.add(fmt::format("'{}'", entries[i].path), "is twice in the archive", "make the archive again");
+        problems.add(fmt::format("'{}'", entries[i].path), "is twice in the archive",
+                     "make the archive again");
     problems.throw_if_any(StatusCode::invalid_data, fmt::format("the archive '{}' can't be used", uri_));
     paths_.reserve(entries.size());
     indices_.reserve(entries.size());
@@ -176,7 +178,8 @@ class ZipStore final : public FileStore {
   static void add_parents(const std::string& path, std::string& last_parent, std::set<std::string>& folders) {
     const size_t slash = path.rfind('/');
     if (slash == std::string::npos) return;
-    if (path.compare(0, slash, last_parent) == 0 && last_parent.size() == slash) return;  // as the file before
+    if (path.compare(0, slash, last_parent) == 0 && last_parent.size() == slash)
+      return;  // as the file before
     last_parent = path.substr(0, slash);
     for (size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1))
       folders.insert(path.substr(0, end));
@@ -184,13 +187,16 @@ class ZipStore final : public FileStore {
 
   static void check_readable(const zip_stat_t& info, Problems& problems) {
     if ((info.valid & ZIP_STAT_ENCRYPTION_METHOD) != 0 && info.encryption_method != ZIP_EM_NONE)
-      problems.add(fmt::format("'{}'", info.name), "is encrypted", "make the archive again without a password");
+      problems.add(fmt::format("'{}'", info.name), "is encrypted",
+                   "make the archive again without a password");
     else if ((info.valid & ZIP_STAT_COMP_METHOD) != 0 &&
              zip_compression_method_supported(info.comp_method, 0) == 0)
-      problems.add(fmt::format("'{}'", info.name), fmt::format("uses compression method {}", info.comp_method),
+      problems.add(fmt::format("'{}'", info.name),
+                   fmt::format("uses compression method {}", info.comp_method),
                    "make the archive again with deflate or without compression");
     else if ((info.valid & ZIP_STAT_SIZE) != 0 && info.size > kLargestEntry)
-      problems.add(fmt::format("'{}'", info.name), fmt::format("has {} bytes: too large for a picture", info.size),
+      problems.add(fmt::format("'{}'", info.name),
+                   fmt::format("has {} bytes: too large for a picture", info.size),
                    "take it out of the archive");
   }
 
