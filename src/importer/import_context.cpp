@@ -187,6 +187,7 @@ TensorId ImportContext::parameter(const OnnxValue& value, const AxisMap& map, co
     claim.copy = value.copy;
   } else {
     refuse_weight_graph(*value.host);
+    if (!value.host->is_real()) contradict("a weight of shape {} holds whole numbers", to_text(value.dims()));
     if (value.host->depends_on_batch()) refuse("", "a constant's values depend on the batch size");
     layout.name = fmt::format("{}:constant{}", node_name, builder.graph().parameters.size());
     layout.onnx_shape = value.host->dims;

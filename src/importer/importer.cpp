@@ -145,8 +145,8 @@ class Driver {
       for (const auto& input : node.input())
         if (!input.empty()) context_.consumers[input].push_back(i);
       if (node.op_type() != "BatchNormalization" || !is_standard(node.domain())) continue;
-      const NodeView view(context_, node, i);
-      const bool marked = context_.opset >= 14 ? view.integer("training_mode", 0) != 0 : node.output_size() > 1;
+      const auto* mode = NodeView(context_, node, i).attribute("training_mode");
+      const bool marked = context_.opset >= 14 ? mode && mode->i() != 0 : node.output_size() > 1;
       context_.norms_marked = context_.norms_marked || marked;
     }
     if (dead > 0) context_.note(fmt::format("{} nodes lead to no output and are left out", dead));
@@ -394,8 +394,14 @@ class Driver {
 }  // namespace
 
 ImportedModel import_model(const std::string& path, const ImportOptions& options) {
-  Driver driver(read_onnx(path), options);
-  return driver.run();
+  try {
+    Driver driver(read_onnx(path), options);
+    return driver.run();
+  } catch (const Refusal& refusal) {
+    fail(refusal.code, "'{}' cannot be imported: {}", path, refusal.what);
+  } catch (const std::bad_alloc&) {
+    fail(StatusCode::out_of_memory, "not enough memory to import '{}'", path);
+  }
 }
 
 }  // namespace ren::importer

@@ -138,6 +138,9 @@ void import_gemm(const NodeView& node) {
     contradict("factors of shape {} and {}; both must be matrices", to_text(a.dims()), to_text(b.dims()));
   if (node.integer("transA", 0)) std::swap(a.map.axes[0], a.map.axes[1]);
   const int wk = node.integer("transB", 0) ? 1 : 0;
+  if (a.map.has_batch(1)) refuse("keep the batch as the first axis", "the batch axis is summed over");
+  if (a.map.extent(1) != b.map.extent(wk))
+    contradict("{} input features, but the weight {} takes {}", a.map.extent(1), to_text(b.dims()), b.map.extent(wk));
   const double alpha = node.real("alpha", 1), beta = node.real("beta", 1);
   const OnnxValue& c = node.in(2);
   const int64_t outputs = b.map.extent(1 - wk);
