@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -33,7 +34,12 @@ class BlockProgram {
 
   // Each buffer holds `count` floats. Afterwards output k is in the buffer source(k): its own,
   // or that of the operand or other output that it merely repeats.
-  void run(float* const* buffers, int count) const noexcept;
+  // Meanwhile what `next` names is fetched into the cache, a part of it with each loop.
+  struct Fetch {
+    const std::byte* data;
+    int64_t bytes;
+  };
+  void run(float* const* buffers, int count, std::span<const Fetch> next = {}) const noexcept;
   int source(int output) const { return sources_[size_t(output)]; }
 
   // Whether `input` is still read after `output` was written: then the two must not share memory.

@@ -10,6 +10,10 @@
 namespace ren {
 namespace {
 
+// From one buffer to the next. Not a power of two: equal places of all buffers would fall into the
+// same set of the first-level cache, and stores would seem to overlap loads 4 KiB away.
+constexpr size_t kBufferStride = BlockProgram::kBlock + 48;
+
 BlockSpace::Extents extents_of(const Shape& s) { return {s.n, s.h, s.w, s.c}; }
 
 float load(const std::byte* data, DType type, int64_t index) {
@@ -82,7 +86,7 @@ BlockSpace::BlockSpace(const Shape& full, std::span<const Shape> operands, bool 
 }
 
 size_t BlockEvaluator::scratch_floats(const BlockProgram& program) {
-  return size_t(program.buffers()) * BlockProgram::kBlock;
+  return size_t(program.buffers()) * kBufferStride;
 }
 
 BlockEvaluator::BlockEvaluator(const BlockProgram& program, const BlockSpace& space,
@@ -90,19 +94,21 @@ BlockEvaluator::BlockEvaluator(const BlockProgram& program, const BlockSpace& sp
     : program_(program), space_(space), operands_(operands.begin(), operands.end()), random_state_(random_state),
       scratch_(scratch), buffers_(size_t(program.buffers())), results_(size_t(program.outputs())),
       held_(operands.size()) {
-  for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = scratch_ + i * BlockProgram::kBlock;
+  next_.reserve(operands.size());
+  for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = scratch_ + i * kBufferStride;
 }
 
 void BlockEvaluator::begin() { std::fill(held_.begin(), held_.end(), Held{}); }
 
 const float* const* BlockEvaluator::run(const Block& block, float* const* outputs) noexcept {
+  next_.clear();
   for (size_t i = 0; i < operands_.size(); ++i)
     if (operands_[i].data) gather(i, block);
   for (size_t r = 0; r < program_.randoms().size(); ++r) draw(r, block);
   const size_t first = operands_.size() + program_.randoms().size();
   for (size_t k = 0; k < results_.size(); ++k)
-    buffers_[first + k] = outputs[k] ? outputs[k] : scratch_ + (first + k) * BlockProgram::kBlock;
-  program_.run(buffers_.data(), block.count());
+    buffers_[first + k] = outputs[k] ? outputs[k] : scratch_ + (first + k) * kBufferStride;
+  program_.run(buffers_.data(), block.count(), next_);
   for (size_t k = 0; k < results_.size(); ++k) {
     const float* held = buffers_[size_t(program_.source(int(k)))];
     if (outputs[k] && held != outputs[k]) std::memcpy(outputs[k], held, size_t(block.count()) * sizeof(float));
@@ -114,11 +120,13 @@ const float* const* BlockEvaluator::run(const Block& block, float* const* output
 void BlockEvaluator::gather(size_t operand, const Block& block) {
   const BlockOperand& o = operands_[operand];
   const BlockSpace::Extents& stride = space_.stride(operand);
-  float* scratch = scratch_ + operand * BlockProgram::kBlock;
+  float* scratch = scratch_ + operand * kBufferStride;
   // Contiguous: read where it lies, or converted.
   if (space_.is_full(operand) || (block.rows == 1 && stride[3] == 1)) {
     const int64_t offset = space_.offset(operand, block.row) + block.column;
     const std::byte* source = o.data + offset * int64_t(size_of(o.type));
+    const int64_t bytes = int64_t(block.count()) * int64_t(size_of(o.type));
+    if (space_.is_full(operand)) next_.push_back({source + bytes, bytes});
     if (o.type == DType::f32) {
       buffers_[operand] = const_cast<float*>(reinterpret_cast<const float*>(source));
     } else {

@@ -88,6 +88,7 @@ class BlockEvaluator {
   float* scratch_;
   std::vector<float*> buffers_;          // as BlockProgram orders them
   std::vector<const float*> results_;
+  std::vector<BlockProgram::Fetch> next_;   // where the operands go on
   struct Held {
     int64_t offset = -1, rows = 0;       // which row of the operand the buffer repeats, how often
   };

@@ -22,22 +22,34 @@ struct Max {
   [[gnu::always_inline]] static T join(T a, T b) { return (b > a) | (b != b) ? b : a; }
 };
 
+// All lanes, `rows` rows: the partial results stay in registers.
+template <typename Kind>
+[[gnu::always_inline]] inline void full_lanes(const float* v, int rows, int width, double* sums) {
+  float partial[kLanes];
+  for (int j = 0; j < kLanes; ++j) partial[j] = Kind::kStart;
+  for (; rows > 0; --rows, v += width)
+    for (int j = 0; j < kLanes; ++j) partial[j] = Kind::join(partial[j], v[j]);
+  for (int j = 0; j < kLanes; ++j) sums[j] = Kind::join(sums[j], double(partial[j]));
+}
+
+template <typename Kind>
+[[gnu::always_inline]] inline void some_lanes(const float* v, int count, int lanes, int width, double* sums) {
+  float partial[kLanes];
+  for (int j = 0; j < lanes; ++j) partial[j] = Kind::kStart;
+  for (int base = 0; base < count; base += width) {
+    const int n = std::min(lanes, count - base);
+    for (int j = 0; j < n; ++j) partial[j] = Kind::join(partial[j], v[base + j]);
+  }
+  for (int j = 0; j < lanes; ++j) sums[j] = Kind::join(sums[j], double(partial[j]));
+}
+
 template <typename Kind>
 [[gnu::always_inline]] inline void columns(const float* v, int count, int width, double* sums) {
-  for (int first = 0; first < width; first += kLanes) {
-    const int lanes = std::min(kLanes, width - first);
-    float partial[kLanes];
-    for (int j = 0; j < kLanes; ++j) partial[j] = Kind::kStart;
-    for (int base = first; base < count; base += width) {
-      const int n = std::min(lanes, count - base);
-      if (n == kLanes) {
-        for (int j = 0; j < kLanes; ++j) partial[j] = Kind::join(partial[j], v[base + j]);
-      } else {
-        for (int j = 0; j < n; ++j) partial[j] = Kind::join(partial[j], v[base + j]);
-      }
-    }
-    for (int j = 0; j < lanes; ++j) sums[first + j] = Kind::join(sums[first + j], double(partial[j]));
-  }
+  int first = 0;
+  if (count % width == 0)
+    for (; first + kLanes <= width; first += kLanes) full_lanes<Kind>(v + first, count / width, width, sums + first);
+  for (; first < width; first += kLanes)
+    some_lanes<Kind>(v + first, count - first, std::min(kLanes, width - first), width, sums + first);
 }
 
 template <typename Kind>
