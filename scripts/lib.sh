@@ -58,7 +58,8 @@ top1() {
   sed -n 's/^top-1 *\([0-9.]*\) %.*/\1/p' "$1" | tail -n 1
 }
 
-# build_preset PRESET [CMAKE ARGUMENT...]: configures and builds build/PRESET
+# build_preset PRESET [CMAKE ARGUMENT...]: configures and builds build/PRESET, all of it or what the
+# variable build_target names
 build_preset() {
   local preset=$1 start=$SECONDS jobs
   shift
@@ -69,6 +70,6 @@ build_preset() {
     cat "$root/build/.configure-$preset.log" >&2
     die "CMake could not configure build/$preset"
   }
-  cmake --build "$root/build/$preset" --parallel "$jobs"
+  cmake --build "$root/build/$preset" --parallel "$jobs" --target "${build_target:-all}"
   note "build/$preset is up to date after $(took $((SECONDS - start)))"
 }

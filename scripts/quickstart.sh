@@ -26,7 +26,7 @@ ${bold}Renaissance quick start${plain}
 
 This is going to
   1. install what is missing (Debian packages with apt-get, the rest into .deps/)
-     and build the release into build/release       minutes, the first time
+     and build the program in build/release         minutes, the first time
   2. draw 5,000 JPEG pictures of ten shapes into $data
   3. train $model, a small CNN exported
      from PyTorch with random weights, for $epochs epochs
@@ -35,7 +35,8 @@ This is going to
 
 TEXT
 
-"$root/scripts/build.sh" | sed -u '/^.*==> Built/,$d'
+"$root/scripts/deps.sh"
+build_target=renaissance_cli build_preset release  # without the tests, which scripts/build.sh builds too
 [[ -x $program ]] || die "the build made no $program"
 built=$SECONDS
 
