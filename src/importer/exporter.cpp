@@ -37,6 +37,7 @@ class Exporter {
     for (size_t i = 0; i < buffers.size(); ++i)
       store(model_.buffer_layouts[i], model_.buffer_to_onnx(int(i), buffers[i]));
     if (options.inference_form) to_inference_form();
+    for (const auto& [key, value] : options.metadata) set_metadata(key, value);
     remove_nodes();
     write();
     check();
@@ -47,6 +48,17 @@ class Exporter {
   void check_counts(std::span<const std::vector<float>> values, const std::vector<Layout>& layouts, const char* what) {
     if (values.size() != layouts.size())
       fail(StatusCode::invalid_argument, "the model has {} {}, {} given", layouts.size(), what, values.size());
+  }
+
+  void set_metadata(const std::string& key, const std::string& value) {
+    for (auto& entry : *proto_.mutable_metadata_props()) {
+      if (entry.key() != key) continue;
+      entry.set_value(value);
+      return;
+    }
+    auto& entry = *proto_.add_metadata_props();
+    entry.set_key(key);
+    entry.set_value(value);
   }
 
   // ---- values ----
