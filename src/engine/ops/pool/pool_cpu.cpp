@@ -6,6 +6,7 @@
 #include "engine/ops/pool/pool.h"
 #include "engine/ops/pool/window.h"
 #include "engine/ops/support/kernel.h"
+#include "engine/ops/support/vector_cpu.h"
 
 namespace ren {
 namespace {
@@ -50,44 +51,34 @@ void store(const float* values, std::byte* base, DType type, int64_t at, int64_t
   convert_from_f32(values, type, base + at * int64_t(size_of(type)), size_t(count));
 }
 
-REN_CLONES void take_larger(const float* x, int32_t position, int64_t count, float* best, int32_t* where) {
+inline REN_INLINE void take_larger(const float* __restrict__ x, int32_t position, int64_t count,
+                                   float* __restrict__ best, int32_t* __restrict__ where) {
   for (int64_t c = 0; c < count; ++c) {
-    const bool take = (x[c] > best[c]) | (x[c] != x[c]);
-    best[c] = take ? x[c] : best[c];
+    const float v = x[c], b = best[c];
+    const bool take = (v > b) | (v != v);
+    best[c] = take ? v : b;
     where[c] = take ? position : where[c];
   }
 }
 
-REN_CLONES void add_where(const float* dy, const int32_t* where, int32_t position, int64_t count, float* dx) {
-  for (int64_t c = 0; c < count; ++c) dx[c] += where[c] == position ? dy[c] : 0.0f;
+// dx += dy where the window took this position.
+template <typename Index>
+inline REN_INLINE void add_where(const float* __restrict__ dy, const Index* __restrict__ where,
+                                 int32_t position, int64_t count, float* __restrict__ dx) {
+  for (int64_t c = 0; c < count; ++c) dx[c] += int32_t(where[c]) == position ? dy[c] : 0.0f;
 }
 
-REN_CLONES void add_scaled(const float* x, float factor, int64_t count, float* sum) {
+inline REN_INLINE void add_scaled(const float* __restrict__ x, float factor, int64_t count,
+                                  float* __restrict__ sum) {
   for (int64_t c = 0; c < count; ++c) sum[c] += factor * x[c];
 }
 
-REN_CLONES void narrow_index(const int32_t* where, int64_t count, uint8_t* index) {
+inline REN_INLINE void narrow_index(const int32_t* __restrict__ where, int64_t count,
+                                    uint8_t* __restrict__ index) {
   for (int64_t c = 0; c < count; ++c) index[c] = uint8_t(where[c]);
 }
 
-REN_CLONES void widen_index(const uint8_t* index, int64_t count, int32_t* where) {
-  for (int64_t c = 0; c < count; ++c) where[c] = index[c];
-}
-
-// Calls tile(n, row, column, first channel, channels) for all positions of `shape`, its rows
-// dealt out to threads.
-template <typename TileBody>
-void for_each_tile(const Shape& shape, const TileBody& tile) {
-  const int64_t grain = std::max<int64_t>(1, (1 << 13) / (shape.w * shape.c));
-  parallel_for(shape.n * shape.h, grain, [&](int, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      for (int64_t column = 0; column < shape.w; ++column)
-        for (int64_t c = 0; c < shape.c; c += kTile)
-          tile(row / shape.h, row % shape.h, column, c, std::min(kTile, shape.c - c));
-  });
-}
-
-void max_tile(const Pooling& k, int64_t n, int64_t p, int64_t q, int64_t c, int64_t count) {
+inline REN_INLINE void max_tile(const Pooling& k, int64_t n, int64_t p, int64_t q, int64_t c, int64_t count) {
   float best[kTile], buffer[kTile];
   int32_t where[kTile];
   const int64_t r0 = k.h.first(p), r1 = k.h.last(p), s0 = k.w.first(q), s1 = k.w.last(q);
@@ -111,7 +102,7 @@ void max_tile(const Pooling& k, int64_t n, int64_t p, int64_t q, int64_t c, int6
 // Each input position looks at the windows over it, so nothing is written twice and no order
 // of threads matters.
 template <typename WindowBody>
-void for_each_window(const Pooling& k, int64_t i, int64_t j, const WindowBody& body) {
+inline REN_INLINE void for_each_window(const Pooling& k, int64_t i, int64_t j, const WindowBody& body) {
   for (int64_t p = k.h.first_window(i); p < k.h.last_window(i); ++p) {
     const int64_t r = k.h.position_in(p, i);
     if (r < 0) continue;
@@ -122,18 +113,17 @@ void for_each_window(const Pooling& k, int64_t i, int64_t j, const WindowBody& b
   }
 }
 
-void max_backward_tile(const Pooling& k, int64_t n, int64_t i, int64_t j, int64_t c, int64_t count) {
+inline REN_INLINE void max_backward_tile(const Pooling& k, int64_t n, int64_t i, int64_t j, int64_t c,
+                                         int64_t count) {
   float dx[kTile] = {}, buffer[kTile];
-  int32_t where[kTile];
-  for_each_window(k, i, j, [&](int64_t p, int64_t q, int64_t position) {
+  for_each_window(k, i, j, [&](int64_t p, int64_t q, int64_t position) REN_INLINE {
     const int64_t at = k.y_at(n, p, q) + c;
-    const int32_t* chosen = where;
+    const float* dy = load(k.y, k.y_type, at, count, buffer);
     if (k.wide_index) {
-      chosen = reinterpret_cast<const int32_t*>(k.index) + at;
+      add_where(dy, reinterpret_cast<const int32_t*>(k.index) + at, int32_t(position), count, dx);
     } else {
-      widen_index(reinterpret_cast<const uint8_t*>(k.index) + at, count, where);
+      add_where(dy, reinterpret_cast<const uint8_t*>(k.index) + at, int32_t(position), count, dx);
     }
-    add_where(load(k.y, k.y_type, at, count, buffer), chosen, int32_t(position), count, dx);
   });
   store(dx, k.x, k.x_type, k.x_at(n, i, j) + c, count);
 }
@@ -142,7 +132,8 @@ float share_of(const Pooling& k, int64_t p, int64_t q) {
   return 1.0f / float(k.h.counted(p, k.a.count_include_pad) * k.w.counted(q, k.a.count_include_pad));
 }
 
-void average_tile(const Pooling& k, int64_t n, int64_t p, int64_t q, int64_t c, int64_t count) {
+inline REN_INLINE void average_tile(const Pooling& k, int64_t n, int64_t p, int64_t q, int64_t c,
+                                    int64_t count) {
   float sum[kTile] = {}, buffer[kTile];
   const float share = share_of(k, p, q);
   for (int64_t r = k.h.first(p); r < k.h.last(p); ++r)
@@ -153,23 +144,43 @@ void average_tile(const Pooling& k, int64_t n, int64_t p, int64_t q, int64_t c, 
   store(sum, k.y, k.y_type, k.y_at(n, p, q) + c, count);
 }
 
-void average_backward_tile(const Pooling& k, int64_t n, int64_t i, int64_t j, int64_t c, int64_t count) {
+inline REN_INLINE void average_backward_tile(const Pooling& k, int64_t n, int64_t i, int64_t j, int64_t c,
+                                             int64_t count) {
   float dx[kTile] = {}, buffer[kTile];
-  for_each_window(k, i, j, [&](int64_t p, int64_t q, int64_t) {
+  for_each_window(k, i, j, [&](int64_t p, int64_t q, int64_t) REN_INLINE {
     add_scaled(load(k.y, k.y_type, k.y_at(n, p, q) + c, count, buffer), share_of(k, p, q), count, dx);
   });
   store(dx, k.x, k.x_type, k.x_at(n, i, j) + c, count);
 }
 
-using Tile = void (*)(const Pooling&, int64_t, int64_t, int64_t, int64_t, int64_t);
+// All tiles of rows [begin, end) of one side.
+template <typename Tile>
+inline REN_INLINE void for_each_tile(const Shape& side, int64_t begin, int64_t end, const Tile& tile) {
+  for (int64_t row = begin; row < end; ++row)
+    for (int64_t column = 0; column < side.w; ++column)
+      for (int64_t c = 0; c < side.c; c += kTile)
+        tile(row / side.h, row % side.h, column, c, std::min(kTile, side.c - c));
+}
 
-// `over_x`: the tiles are those of the unpooled side.
-template <Tile kTileBody, bool kOverX>
-std::unique_ptr<Kernel> kernel_of(const Pooling& k) {
-  return make_kernel([k] {
-    for_each_tile(kOverX ? k.xs : k.ys, [&k](int64_t n, int64_t i, int64_t j, int64_t c, int64_t count) {
-      kTileBody(k, n, i, j, c, count);
-    });
+// One function for each kernel, so that all of its inner loops are compiled per instruction set.
+#define REN_POOL_ROWS(name, side)                                                 \
+  REN_CLONES void name##_rows(const Pooling& k, int64_t begin, int64_t end) {     \
+    for_each_tile(k.side, begin, end,                                             \
+                  [&k](int64_t n, int64_t i, int64_t j, int64_t c, int64_t count) \
+                      REN_INLINE { name##_tile(k, n, i, j, c, count); });         \
+  }
+REN_POOL_ROWS(max, ys)
+REN_POOL_ROWS(max_backward, xs)
+REN_POOL_ROWS(average, ys)
+REN_POOL_ROWS(average_backward, xs)
+#undef REN_POOL_ROWS
+
+using Rows = void (*)(const Pooling&, int64_t, int64_t);
+
+std::unique_ptr<Kernel> kernel_of(const Pooling& k, Rows rows, const Shape& side) {
+  const int64_t grain = std::max<int64_t>(1, (1 << 13) / (side.w * side.c)), count = side.n * side.h;
+  return make_kernel([k, rows, grain, count] {
+    parallel_for(count, grain, [&](int, int64_t begin, int64_t end) { rows(k, begin, end); });
   });
 }
 
@@ -178,7 +189,7 @@ std::unique_ptr<Kernel> bind_max(const BindContext& context) {
   k.x = context.inputs[0];
   k.y = context.outputs[0];
   k.index = output_as<std::byte>(context, 1);
-  return kernel_of<max_tile, false>(k);
+  return kernel_of(k, max_rows, k.ys);
 }
 
 std::unique_ptr<Kernel> bind_max_backward(const BindContext& context) {
@@ -186,21 +197,21 @@ std::unique_ptr<Kernel> bind_max_backward(const BindContext& context) {
   k.y = context.inputs[0];
   k.index = context.inputs[1];
   k.x = context.outputs[0];
-  return kernel_of<max_backward_tile, true>(k);
+  return kernel_of(k, max_backward_rows, k.xs);
 }
 
 std::unique_ptr<Kernel> bind_average(const BindContext& context) {
   Pooling k = pooling(context, input_tensor(context, 0), output_tensor(context, 0));
   k.x = context.inputs[0];
   k.y = context.outputs[0];
-  return kernel_of<average_tile, false>(k);
+  return kernel_of(k, average_rows, k.ys);
 }
 
 std::unique_ptr<Kernel> bind_average_backward(const BindContext& context) {
   Pooling k = pooling(context, output_tensor(context, 0), input_tensor(context, 0));
   k.y = context.inputs[0];
   k.x = context.outputs[0];
-  return kernel_of<average_backward_tile, true>(k);
+  return kernel_of(k, average_backward_rows, k.xs);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "engine/base/half.h"
 #include "engine/ops/support/kernel.h"
+#include "engine/ops/support/vector_cpu.h"
 
 namespace ren {
 namespace {
@@ -49,21 +50,22 @@ REN_CLONES void sum_columns(const float* x, int64_t rows, int64_t stride, int64_
 }
 
 REN_CLONES void sum_row(const float* x, int64_t count, float shift, float& total, float& squares) {
-  float sums[16] = {}, squared[16] = {};
+  Floats sums{}, squared{};
   int64_t i = 0;
-  for (; i + 16 <= count; i += 16)
-    for (int64_t k = 0; k < 16; ++k) {
-      const float d = x[i + k] - shift;
-      sums[k] += d;
-      squared[k] += d * d;
-    }
-  for (int64_t k = 0; i < count; ++i, ++k) {
-    const float d = x[i] - shift;
-    sums[k] += d;
-    squared[k] += d * d;
+  for (; i + kLanes <= count; i += kLanes) {
+    Floats d;
+    REN_LOAD(d, x + i);
+    d -= shift;
+    sums += d;
+    squared += d * d;
   }
   total = squares = 0;
-  for (int64_t k = 0; k < 16; ++k) {
+  for (; i < count; ++i) {
+    const float d = x[i] - shift;
+    total += d;
+    squares += d * d;
+  }
+  for (int64_t k = 0; k < kLanes; ++k) {
     total += sums[k];
     squares += squared[k];
   }

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "engine/ops/support/vector_cpu.h"
 #include "engine/pointwise/vector_math.h"
 
 namespace ren {
@@ -15,27 +16,31 @@ REN_CLONES void subtract(const float* x, float shift, int64_t count, float* y) {
 }
 
 REN_CLONES double sum_of(const float* x, int64_t count) {
-  double lanes[8] = {};
+  Doubles lanes{};
   int64_t i = 0;
-  for (; i + 8 <= count; i += 8)
-    for (int64_t k = 0; k < 8; ++k) lanes[k] += double(x[i + k]);
-  for (; i < count; ++i) lanes[0] += double(x[i]);
+  for (; i + 8 <= count; i += 8) {
+    HalfFloats v;
+    REN_LOAD(v, x + i);
+    lanes += __builtin_convertvector(v, Doubles);
+  }
   double sum = 0;
-  for (const double lane : lanes) sum += lane;
+  for (; i < count; ++i) sum += double(x[i]);
+  for (int64_t k = 0; k < 8; ++k) sum += lanes[k];
   return sum;
 }
 
 }  // namespace
 
 REN_CLONES float largest_of(const float* x, int64_t count) {
-  float lanes[16];
-  for (float& lane : lanes) lane = -std::numeric_limits<float>::infinity();
+  const float least = -std::numeric_limits<float>::infinity();
+  float lanes[kLanes];
+  for (float& lane : lanes) lane = least;
   int64_t i = 0;
-  for (; i + 16 <= count; i += 16)
-    for (int64_t k = 0; k < 16; ++k) lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
+  for (; i + kLanes <= count; i += kLanes)
+    for (int64_t k = 0; k < kLanes; ++k) lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
   for (; i < count; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
   float largest = lanes[0];
-  for (int64_t k = 1; k < 16; ++k) largest = lanes[k] > largest ? lanes[k] : largest;
+  for (int64_t k = 1; k < kLanes; ++k) largest = lanes[k] > largest ? lanes[k] : largest;
   return largest;
 }
 

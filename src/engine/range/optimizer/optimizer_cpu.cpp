@@ -4,6 +4,7 @@
 
 #include "engine/base/half.h"
 #include "engine/ops/support/kernel.h"
+#include "engine/ops/support/vector_cpu.h"
 #include "engine/range/range.h"
 
 namespace ren {
@@ -39,13 +40,17 @@ REN_CLONES void step_nesterov(float* w, const float* g, float* m, const Rates& r
 
 // In double: squares of small gradients underflow in FP32.
 REN_CLONES double sum_of_squares(const float* x, int64_t count) {
-  double lanes[8] = {};
+  Doubles lanes{};
   int64_t i = 0;
-  for (; i + 8 <= count; i += 8)
-    for (int64_t k = 0; k < 8; ++k) lanes[k] += double(x[i + k]) * double(x[i + k]);
-  for (; i < count; ++i) lanes[0] += double(x[i]) * double(x[i]);
+  for (; i + 8 <= count; i += 8) {
+    HalfFloats v;
+    REN_LOAD(v, x + i);
+    const Doubles d = __builtin_convertvector(v, Doubles);
+    lanes += d * d;
+  }
   double sum = 0;
-  for (const double lane : lanes) sum += lane;
+  for (; i < count; ++i) sum += double(x[i]) * double(x[i]);
+  for (int64_t k = 0; k < 8; ++k) sum += lanes[k];
   return sum;
 }
 
