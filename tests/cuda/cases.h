@@ -246,6 +246,7 @@ inline void add_conv_cases(std::vector<CudaCase>& cases, DType type) {
                                       bias = c.input("bias", {1, 1, 1, g.k}, type, 3);
                        c.add(Op::conv, {x, w, kNoTensor}, a);
                        const TensorId y = c.add(Op::conv, {x, w, bias}, a)[0];
+                       c.add(Op::conv, {x, w, c.input("wide bias", {1, 1, 1, g.k}, DType::f32, 5)}, a);
                        const TensorId dy = c.input("dy", c.graph.at(y).shape, type, 4);
                        c.add(Op::conv_backward_data, {dy, w, x}, a);
                        c.add(Op::conv_backward_weights, {x, dy, w}, a);
@@ -273,6 +274,7 @@ inline void add_gemm_cases(std::vector<CudaCase>& cases, DType type) {
                            const TensorId w = c.input("b", a->transpose_b ? Shape{p.columns, 1, 1, p.inner} : Shape{p.inner, 1, 1, p.columns}, type, 2);
                            const TensorId bias = p.bias ? c.input("bias", {1, 1, 1, p.columns}, type, 3) : kNoTensor;
                            c.add(Op::gemm, {x, w, bias}, a);
+                           if (p.bias) c.add(Op::gemm, {x, w, c.input("wide bias", {1, 1, 1, p.columns}, DType::f32, 5)}, a);
                          },
                          p.inner, widened ? DType::f32 : type});
 }

@@ -3,7 +3,7 @@
 // fixed order, so results repeat; nothing here is tuned for large layers.
 // x [N,H,W,C], w [K,R,S,CG], y [N,P,Q,K]; group of k: k / KG.
 
-extern "C" __global__ void __launch_bounds__(256) conv_forward(const X* x, const WT* w, const WT* bias, Y* y) {
+extern "C" __global__ void __launch_bounds__(256) conv_forward(const X* x, const WT* w, const B* bias, Y* y) {
   const index_t stride = index_t(gridDim.x) * 256;
   for (index_t e = index_t(blockIdx.x) * 256 + threadIdx.x; e < index_t(N) * P * Q * K; e += stride) {
     const int k = int(e % K), q = int(e / K % Q), p = int(e / K / Q % P), n = int(e / K / Q / P);
@@ -69,11 +69,11 @@ extern "C" __global__ void __launch_bounds__(256) conv_backward_weights(const X*
 }
 
 // y += bias, a pass of its own behind a library's convolution.
-extern "C" __global__ void __launch_bounds__(256) add_bias(Y* y, const WT* bias) {
+extern "C" __global__ void __launch_bounds__(256) add_bias(Y* y, const B* bias) {
   const index_t stride = index_t(gridDim.x) * 256, vectors = index_t(N) * P * Q * K / V;
   for (index_t vector = index_t(blockIdx.x) * 256 + threadIdx.x; vector < vectors; vector += stride) {
     const Vec<Y, V> in = Vec<Y, V>::load(y + vector * V);
-    const Vec<WT, V> b = Vec<WT, V>::load(bias + vector * V % K);
+    const Vec<B, V> b = Vec<B, V>::load(bias + vector * V % K);
     Vec<Y, V> out;
 #pragma unroll
     for (int v = 0; v < V; ++v) out.set(v, in.get(v) + b.get(v));

@@ -40,7 +40,11 @@ ConvolutionProblem problem_of(const Graph& graph, const Node& node) {
   return p;
 }
 
-KernelSource specialise(const ConvolutionProblem& p) {
+bool has_bias(const Node& node) {
+  return node.op == Op::conv && node.inputs.size() > 2 && node.inputs[2] != kNoTensor;
+}
+
+KernelSource specialise(const Graph& graph, const Node& node, const ConvolutionProblem& p) {
   const bool weights = p.kind == ConvolutionKind::backward_weights;
   const int64_t largest = std::max({p.n * p.h * p.w * p.c, p.n * p.p * p.q * p.k, p.k * p.r * p.s * p.c});
   KernelSource source("conv.cu");
@@ -49,6 +53,7 @@ KernelSource specialise(const ConvolutionProblem& p) {
       .define("WT", weights ? p.x_type : p.w_type)
       .define("DW", weights ? p.w_type : DType::f32)
       .define("Y", p.y_type)
+      .define("B", has_bias(node) ? graph.at(node.inputs[2]).dtype : p.y_type)   // FP32 beside 16-bit data, too
       .define("N", p.n)
       .define("H", p.h)
       .define("W", p.w)
@@ -80,10 +85,6 @@ uint64_t weight_bytes(const ConvolutionProblem& p) {
   return align_up(uint64_t(p.k * p.r * p.s * (p.c / p.groups)) * size_of(p.w_type));
 }
 
-bool has_bias(const Node& node) {
-  return node.op == Op::conv && node.inputs.size() > 2 && node.inputs[2] != kNoTensor;
-}
-
 NodeChoice library_choice(const ConvolutionChoice& c, Form form, uint64_t extra) {
   return {std::string(kLibraryPrefix) + c.name, uint64_t(c.workspace) + extra, {form}};
 }
@@ -93,7 +94,7 @@ NodeChoice prepare(const PrepareContext& context) {
   const ConvolutionProblem p = problem_of(context.graph, context.node);
   NodeChoice choice{"own:direct", 0, {kDirect}};
   if (device.compiles_only()) {
-    device.kernels().request(specialise(p));
+    device.kernels().request(specialise(context.graph, context.node, p));
     return choice;
   }
   const auto chosen = device.convolutions().choose(p);
@@ -108,7 +109,7 @@ NodeChoice prepare(const PrepareContext& context) {
     if (const auto other = device.convolutions().choose(narrow); other && other->microseconds + kWidening < best)
       choice = library_choice(*other, kLibraryNarrow, weight_bytes(narrow));
   }
-  if (choice.knobs[0] != kLibrary || has_bias(context.node)) device.kernels().request(specialise(p));
+  if (choice.knobs[0] != kLibrary || has_bias(context.node)) device.kernels().request(specialise(context.graph, context.node, p));
   return choice;
 }
 
@@ -160,7 +161,7 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   require(!context.choice.knobs.empty(), "{}: a choice without its form", context.node.name);
   const Form form = Form(context.choice.knobs[0]);
   std::shared_ptr<CompiledModule> module;
-  if (form != kLibrary || has_bias(context.node)) module = device.kernels().request(specialise(p));
+  if (form != kLibrary || has_bias(context.node)) module = device.kernels().request(specialise(context.graph, context.node, p));
   auto list = std::make_unique<LaunchList>(device);
   if (form == kDirect) bind_direct(*list, context, p, std::move(module));
   else bind_library(*list, context, p, form, module);
