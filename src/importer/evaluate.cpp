@@ -165,15 +165,15 @@ HostValue binary(const Binary& op, HostValue a, HostValue b) {
   return result;
 }
 
-HostValue unary(Unary f, HostValue v) {
-  for (double& x : v.reals) x = as_float(f(x));
-  for (int64_t& x : v.ints) x = int64_t(f(double(x)));
-  return v;
-}
-
 int64_t to_whole(double v) {
   if (std::isnan(v)) return 0;
   return v >= 9.2e18 ? INT64_MAX : v <= -9.2e18 ? INT64_MIN : int64_t(v);
+}
+
+HostValue unary(Unary f, HostValue v) {
+  for (double& x : v.reals) x = as_float(f(x));
+  for (int64_t& x : v.ints) x = to_whole(f(double(x)));
+  return v;
 }
 
 HostValue cast(const HostValue& v, Element to) {
@@ -332,6 +332,7 @@ HostValue constant_of_shape(const NodeView& node) {
 HostValue range(const NodeView& node) {
   const HostValue start = node.host_in(0), limit = node.host_in(1), delta = node.host_in(2);
   if (start.elements() != 1 || limit.elements() != 1 || delta.elements() != 1) contradict("the bounds are no scalars");
+  if (start.is_real() != limit.is_real() || start.is_real() != delta.is_real()) contradict("the bounds differ in type");
   if (delta.at(0) == 0) contradict("a step of 0");
   const double count = std::max(0.0, std::ceil((limit.at(0) - start.at(0)) / delta.at(0)));
   if (!(count <= double(kMaxHostElements))) contradict("a range of {} elements", count);
@@ -343,7 +344,7 @@ HostValue range(const NodeView& node) {
     if (result.is_real()) {
       result.reals[i] = as_float(start.reals[0] + double(i) * delta.reals[0]);
     } else {
-      result.ints[i] = start.ints[0] + int64_t(i) * delta.ints[0];
+      result.ints[i] = int_add(start.ints[0], int_mul(int64_t(i), delta.ints[0]));
     }
   }
   if (start.depends_on_batch() || delta.depends_on_batch()) result.batch.assign(size_t(count), 1);
@@ -517,7 +518,7 @@ bool evaluate_known(const NodeView& node) {
   if (op == "Constant" || op == "Shape" || op == "Size") return false;
   if (op == "CastLike" && first.known()) {
     const OnnxValue& like = node.required(1);
-    const bool real = like.is(Kind::tensor) ? !like.boolean : like.is(Kind::weight) || (like.is(Kind::host) && like.host->is_real());
+    const bool real = like.is(Kind::tensor) ? !like.boolean : like.is(Kind::weight) || like.is(Kind::noise) || (like.is(Kind::host) && like.host->is_real());
     if (first.is(Kind::weight) && real) {
       node.give(0, first);
     } else {

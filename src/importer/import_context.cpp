@@ -41,7 +41,14 @@ void ImportContext::note(std::string text) {
 }
 
 std::vector<TensorId> ImportContext::node(Op op, std::vector<TensorId> inputs, AttributesPtr attributes) {
-  return emit(builder, op, node_name, std::move(inputs), std::move(attributes));
+  std::vector<TensorId> outputs = emit(builder, op, node_name, std::move(inputs), std::move(attributes));
+  for (const TensorId id : outputs) {
+    if (id == kNoTensor) continue;
+    // Sizes beyond any memory would overflow further on.
+    const Shape& s = builder.graph().at(id).shape;
+    if (double(s.n) * double(s.h) * double(s.w) * double(s.c) > 1e15) contradict("a tensor of shape {} is too large", to_string(s));
+  }
+  return outputs;
 }
 
 // ---- known content ----

@@ -39,6 +39,12 @@ template <typename... Args>
 
 std::string to_text(std::span<const int64_t> dims);   // "[1,3,32,32]"
 
+// Random numbers from 0 to 1, or 0 and `factor` once they were compared with `below`.
+struct Noise {
+  uint32_t stream = 0;
+  double below = -1, factor = 1;
+};
+
 // An ONNX value while importing.
 struct OnnxValue {
   enum class Kind : uint8_t {
@@ -47,6 +53,7 @@ struct OnnxValue {
     host,        // known content
     weight,      // a floating-point tensor of the file, its axes perhaps moved
     tensor,      // computed by the graph
+    noise,       // random numbers on their way into stochastic depth
     sequence
   };
   Kind kind = Kind::absent;
@@ -55,8 +62,9 @@ struct OnnxValue {
   std::string copy;                  // weight: the output of the Identity that made it a copy
   TensorId id = kNoTensor;           // tensor
   bool boolean = false;              // tensor: 0 or 1, ONNX type bool
-  AxisMap map;                       // weight, tensor, and host (plain)
+  AxisMap map;                       // weight, tensor, and host and noise (plain)
   std::vector<OnnxValue> items;      // sequence
+  std::shared_ptr<const Noise> noise;
 
   bool is(Kind k) const { return kind == k; }
   bool known() const { return kind == Kind::host || kind == Kind::weight; }

@@ -2,6 +2,7 @@
 #include "importer/importer.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "importer/import_context.h"
 #include "importer/operators.h"
@@ -107,6 +108,7 @@ class Driver {
     model_.opset = context_.opset;
     model_.ir_version = proto.ir_version();
     model_.producer = proto.producer_name() + (proto.producer_version().empty() ? "" : " " + proto.producer_version());
+    for (const auto& entry : proto.metadata_props()) model_.metadata[entry.key()] = entry.value();
     model_.graph.name = proto.graph().name();
     if (model_.opset > kNewestOpset)
       context_.warn(fmt::format("the file uses operator set {}, newer than {} which this program knows", model_.opset, kNewestOpset));
@@ -286,6 +288,8 @@ class Driver {
         report(node, refusal.code, refusal.what, refusal.remedy);
       } catch (const Error& error) {
         report(node, error.code(), error.what(), "");
+      } catch (const std::logic_error&) {   // a vector that is shorter than the operator needs
+        report(node, StatusCode::invalid_model, "has inputs or attributes of a wrong kind or length", "");
       }
     }
     OnnxValue nothing;
@@ -310,8 +314,11 @@ class Driver {
     if (!info) refuse(kSeeOperators, "{}", kUnsupported);
     if (proto.output_size() < 1) contradict("has no outputs");
     if (evaluate_known(node)) return;
+    for (int i = 0; i < node.inputs(); ++i)
+      if (node.in(i).is(Kind::noise)) return import_with_noise(node);
     if (proto.op_type() != "Constant" && node.inputs() > 0 && !node.in(0).is(Kind::tensor) && all_known(node) &&
-        info->import != import_shape && info->import != import_dropout) {
+        info->import != import_shape && info->import != import_dropout && info->import != import_bernoulli &&
+        info->import != import_random_uniform_like) {
       for (int i = 0; i < node.inputs(); ++i)
         if (node.has(i)) context_.refuse_weight_graph(context_.host(node.in(i)));
       if (info->import != import_batch_normalization) refuse("", "computes with constants alone, in a way that is not supported");

@@ -20,6 +20,7 @@ const char* text_of(Kind kind) {
     case Kind::host: return "a constant";
     case Kind::weight: return "a constant or weight";
     case Kind::tensor: return "computed from the model's input";
+    case Kind::noise: return "random";
     case Kind::sequence: return "a sequence";
   }
   return "";

@@ -2,6 +2,7 @@
 #include "importer/operators.h"
 
 #include <algorithm>
+#include <map>
 
 namespace ren::importer {
 
@@ -13,6 +14,7 @@ const OperatorInfo kOperators[] = {
     {"And", import_compare, "pointwise", ""},
     {"AveragePool", import_average_pool, "average_pool", "1-D and 2-D"},
     {"BatchNormalization", import_batch_normalization, "batch_norm", "statistics must be tensors of the file"},
+    {"Bernoulli", import_bernoulli, "pointwise", "within stochastic depth"},
     {"Cast", import_cast, "folded", "activations between floating-point types only"},
     {"CastLike", import_cast, "folded", "activations between floating-point types only"},
     {"Ceil", import_known_only, "folded", "constants only"},
@@ -63,6 +65,7 @@ const OperatorInfo kOperators[] = {
     {"PRelu", import_prelu, "pointwise", ""},
     {"Pad", import_pad, "pad", "constant, reflect, edge; constant pads"},
     {"Pow", import_arithmetic, "pointwise", "constant exponents: whole numbers up to 16, 0.5, -0.5"},
+    {"RandomUniformLike", import_random_uniform_like, "pointwise", "within stochastic depth"},
     {"Range", import_known_only, "folded", "constants only"},
     {"Reciprocal", import_activation, "pointwise", ""},
     {"ReduceMax", import_reduce, "reduce", "not over the batch"},
@@ -100,12 +103,45 @@ const OperatorInfo kOperators[] = {
 
 }  // namespace
 
+namespace {
+
+// Where the engine has kernels for what an operator becomes. Composites (NONE) are split into
+// operations that have them.
+std::string kernels_of(const std::string& op) {
+  static const std::map<std::string, std::string> kBackends = {
+#define REN_OP(name, folder, backends) {#name, #backends},
+#include "engine/ir/op_list.def"
+#undef REN_OP
+  };
+  const auto found = kBackends.find(op);
+  if (found == kBackends.end()) return "-";
+  const auto statistics = kBackends.find(op + "_statistics");
+  const std::string& backends = found->second == "NONE" && statistics != kBackends.end() ? statistics->second : found->second;
+  return backends == "CPU_CUDA" ? "CPU, CUDA" : "CPU";
+}
+
+}  // namespace
+
 std::span<const OperatorInfo> operators() { return kOperators; }
 
 const OperatorInfo* find_operator(const std::string& name) {
   const auto found = std::lower_bound(std::begin(kOperators), std::end(kOperators), name,
                                       [](const OperatorInfo& info, const std::string& n) { return info.name < n; });
   return found != std::end(kOperators) && found->name == name ? found : nullptr;
+}
+
+std::string operators_markdown() {
+  std::string text =
+      "# ONNX operators\n\n"
+      "What the importer takes, written by `test_importer` from the table in `src/importer/operators.cpp`. Every operator is "
+      "read in all its versions from operator set 7 on, and everything that stays in the graph has a gradient. \"Becomes\" "
+      "names the engine's operation; *folded* leaves nothing at run time. Operators on constants and shapes alone are "
+      "computed while importing. A model with anything else is refused with the whole list of what is in the way.\n\n"
+      "| ONNX operator | becomes | kernels | limits |\n|---|---|---|---|\n";
+  for (const OperatorInfo& info : kOperators)
+    text += fmt::format("| {} | {} | {} | {} |\n", info.name,
+                        std::string(info.becomes) == "folded" ? "*folded*" : info.becomes, kernels_of(info.becomes), info.limits);
+  return text;
 }
 
 }  // namespace ren::importer

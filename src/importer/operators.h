@@ -75,6 +75,9 @@ REN_IMPORTER(import_split_to_sequence)
 REN_IMPORTER(import_sequence_at)
 REN_IMPORTER(import_pad)
 REN_IMPORTER(import_gather)
+REN_IMPORTER(import_random_uniform_like)
+REN_IMPORTER(import_bernoulli)
+REN_IMPORTER(import_with_noise)             // any node that reads random numbers
 REN_IMPORTER(import_known_only)
 #undef REN_IMPORTER
 

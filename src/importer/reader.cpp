@@ -117,20 +117,26 @@ void check_dataflow(const OnnxFile& file, Findings& findings) {
     }
   }
   if (unsorted) {
-    // Rounds of "run what is ready": what never gets ready lies on a cycle or behind one.
-    std::vector<bool> done(size_t(graph.node_size()), false);
-    std::set<std::string> known = defined;
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int i = 0; i < graph.node_size(); ++i) {
-        if (done[size_t(i)]) continue;
-        bool ready = true;
-        for (const auto& name : graph.node(i).input())
-          ready = ready && (name.empty() || known.count(name) || !producer.count(name));
-        if (!ready) continue;
-        done[size_t(i)] = moved = true;
-        for (const auto& name : graph.node(i).output()) known.insert(name);
+    // What never gets ready lies on a cycle or behind one.
+    const size_t count = size_t(graph.node_size());
+    std::vector<bool> done(count, false);
+    std::vector<int> missing(count, 0), ready;
+    std::vector<std::vector<int>> readers(count);
+    for (size_t i = 0; i < count; ++i) {
+      for (const auto& name : graph.node(int(i)).input()) {
+        const auto found = producer.find(name);
+        if (name.empty() || found == producer.end()) continue;
+        readers[size_t(found->second)].push_back(int(i));
+        ++missing[i];
       }
+      if (missing[i] == 0) ready.push_back(int(i));
+    }
+    while (!ready.empty()) {
+      const int i = ready.back();
+      ready.pop_back();
+      done[size_t(i)] = true;
+      for (const int reader : readers[size_t(i)])
+        if (--missing[size_t(reader)] == 0) ready.push_back(reader);
     }
     for (const int i : waiting) {
       const char* what = done[size_t(i)] ? "reads a value that a later node gives: the nodes are not sorted"

@@ -247,6 +247,50 @@ TEST_F(Semantics, DropoutDrawsOnlyWhileTraining) {
   EXPECT_TRUE(dropout.expression.uses_random());
 }
 
+TEST_F(Semantics, StochasticDepthDrawsOncePerSample) {
+  ModelMaker m(17, {-1, 3, 4, 4});
+  m.integers("ones", {1, 1, 1});
+  m.tensor("rate", {}, 0.75f);
+  set_int(m.node("Shape", {"x"}, {"n"}), "end", 1);
+  set_int(m.node("Concat", {"n", "ones"}, {"shape"}), "axis", 0);
+  m.node("ConstantOfShape", {"shape"}, {"zeros"});
+  m.node("RandomUniformLike", {"zeros"}, {"u"});
+  m.node("Less", {"u", "rate"}, {"kept"});
+  set_int(m.node("Cast", {"kept"}, {"mask"}), "to", 1);
+  m.node("Div", {"mask", "rate"}, {"scaled"});
+  m.node("Relu", {"x"}, {"branch"});
+  m.node("Mul", {"branch", "scaled"}, {"y"});
+  m.add_output("y", {-1, 3, 4, 4});
+  const auto model = import(m);
+  ASSERT_EQ(model.graph.nodes.size(), 2u);
+  const auto& depth = model.graph.nodes[1].as<PointwiseAttributes>();
+  EXPECT_TRUE(depth.training_only);
+  EXPECT_TRUE(depth.expression.uses_random());
+  const auto uniform = std::find_if(depth.expression.nodes.begin(), depth.expression.nodes.end(),
+                                    [](const ExprNode& n) { return n.prim == Prim::uniform; });
+  EXPECT_NE(uniform->value, 0);   // one number a sample
+  // Kept three times in four, then times 4/3.
+  double out = 0;
+  const double in = 3;
+  int kept = 0;
+  for (uint64_t sample = 0; sample < 4000; ++sample) {
+    RandomPoint point;
+    point.sample = sample;
+    evaluate(depth.expression, std::span(&in, 1), point, std::span(&out, 1));
+    EXPECT_TRUE(out == 0 || std::fabs(out - 4) < 1e-6);
+    kept += out != 0;
+  }
+  EXPECT_NEAR(kept / 4000.0, 0.75, 0.03);   // more than four standard deviations
+}
+
+TEST_F(Semantics, AFixedFilterIsPointedOut) {
+  ModelMaker m(17, {-1, 3, 8, 8});
+  m.tensor("blur.filt", {3, 1, 3, 3}, 0.125f, 0.0f);
+  set_int(m.node("Conv", {"x", "blur.filt"}, {"y"}), "group", 3);
+  m.add_output("y", {-1, 3, 6, 6});
+  EXPECT_TRUE(says(import(m).warnings, "blur.filt"));
+}
+
 TEST_F(Semantics, OtherFloatTypesAreReadAndKept) {
   for (const int type : {onnx::TensorProto::FLOAT16, onnx::TensorProto::BFLOAT16, onnx::TensorProto::DOUBLE}) {
     ModelMaker m(17, {-1, 2, 1, 1});
@@ -368,6 +412,23 @@ TEST_F(Semantics, ParametersComeInTheFilesOrderAndLayout) {
   for (size_t i = 0; i < 12; ++i) file[i] = float(i);
   EXPECT_EQ(model.to_onnx(0, model.parameters[0]), file);
   EXPECT_EQ(model.from_onnx(0, file), model.parameters[0]);
+}
+
+TEST_F(Semantics, ABatchOfOneIsStillABatch) {
+  ModelMaker m(11, {1, 3, 4, 5});
+  m.node("GlobalAveragePool", {"x"}, {"p"});
+  set_ints(m.node("Squeeze", {"p"}, {"s"}), "axes", {2, 3});
+  m.integers("flat", {1, 60});
+  m.node("Reshape", {"x", "flat"}, {"f"});
+  m.tensor("a.weight", {60, 3});
+  m.node("MatMul", {"f", "a.weight"}, {"q"});
+  m.node("Add", {"s", "q"}, {"y"});
+  m.add_output("y", {1, 3});
+  const auto model = import(m);
+  EXPECT_EQ(model.static_batch, 1);
+  EXPECT_FALSE(model.dynamic_batch);
+  const Graph graph = with_batch(model.graph, 8);
+  EXPECT_EQ(graph.at(graph.outputs[0].value).shape, (Shape{8, 1, 1, 3}));
 }
 
 TEST_F(Semantics, OneDataInputThoughInitializersAreListed) {

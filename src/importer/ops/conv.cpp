@@ -7,6 +7,23 @@
 
 namespace ren::importer {
 
+namespace {
+
+// Depthwise with one and the same kernel for all channels, as blur layers have: the role says
+// weight, though no one learned it.
+void warn_of_fixed_filter(const NodeView& node, const OnnxValue& w, int64_t groups) {
+  ImportContext& context = node.context;
+  if (groups < 2 || !w.is(Kind::weight) || w.map.extent(1) != 1 || !context.decide(w, WeightRole::weight).trained) return;
+  const HostValue content = context.host(w);
+  const int64_t each = content.elements() / content.dims[0];
+  for (int64_t i = each; i < content.elements(); ++i)
+    if (content.reals[size_t(i)] != content.reals[size_t(i % each)]) return;
+  context.warn(fmt::format("'{}' holds one kernel for all channels and is trained: if it is a fixed filter (blur), freeze it",
+                           node.proto.input(1)));
+}
+
+}  // namespace
+
 void import_conv(const NodeView& node) {
   ImportContext& context = node.context;
   const OnnxValue& x = node.tensor_in(0);
@@ -47,6 +64,7 @@ void import_conv(const NodeView& node) {
   const auto& axes = w.map.axes;
   const Groups order{axes[0], rank == 4 ? axes[2] : std::vector<int>{}, axes[size_t(rank) - 1], axes[1]};
   inputs.push_back(context.parameter(w, w.map, order, ParameterKind::weight, WeightRole::weight));
+  warn_of_fixed_filter(node, w, groups);
   const OnnxValue& bias = node.in(2);
   if (bias.is(Kind::tensor)) refuse("", "the bias is computed from the model's input");
   if (!bias.is(Kind::absent)) {
