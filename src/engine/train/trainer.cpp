@@ -281,12 +281,13 @@ Metrics Trainer::evaluate(BatchSource& source, const FitObserver& observer) {
   for (int64_t k = 0;; ++k) {
     Flight& flight = flights_[k & 1];
     if (flight.active) account(land(flight), sums);
-    if (stop_) fail(StatusCode::cancelled, "evaluation was stopped");
+    if (stop_.exchange(false)) fail(StatusCode::cancelled, "evaluation was stopped");
     BatchView view;
     if (!source.next(view)) break;
     launch(flight, variant, view.images, view.labels, view.count, view.first_sample, 0.0);
     progress.step = k + 1;
     progress.validation = finished(sums, seconds_since(start));
+    progress.images_per_second = double(sums.samples) / std::max(1e-9, progress.validation.seconds);
     if (observer && !observer(progress)) request_stop();
   }
   for (Flight& flight : flights_)
@@ -319,7 +320,7 @@ void Trainer::train_epoch(const FitOptions& options, const Schedule& schedule, F
   for (int64_t k = 0;; ++k) {
     Flight& flight = flights_[k & 1];
     take(flight);   // its batch must be used up before the source reuses the memory
-    if (stop_) {
+    if (stop_.exchange(false)) {
       take(flights_[(k + 1) & 1]);
       if (!options.checkpoint_path.empty()) save_if_asked(options, progress);
       fail(StatusCode::cancelled, "training was stopped in epoch {} after step {}{}", position_.epoch + 1, position_.batch,
@@ -387,7 +388,13 @@ FitProgress Trainer::fit(const FitOptions& options) {
     train_epoch(options, schedule, progress);
     if (options.validation != nullptr) {
       const int64_t steps = progress.steps;
-      progress.validation = evaluate(*options.validation, options.observer);
+      try {
+        progress.validation = evaluate(*options.validation, options.observer);
+      } catch (const Error& e) {
+        // Resuming goes on with this evaluation: the epoch's batches are all done.
+        if (e.code() == StatusCode::cancelled) save_if_asked(options, progress);
+        throw;
+      }
       progress.steps = steps;
     }
     progress.loss_scale = engine_->read_scalar(Scalar::loss_scale);
