@@ -48,11 +48,15 @@ class Amp {
       case Op::layer_norm_statistics:
       case Op::group_norm_statistics:
       case Op::group_sum: return false;
-      default:
-        for (const TensorId id : node.inputs)
-          if (feature(id) || per_sample_.count(id) != 0) return true;
-        return false;
+      case Op::pointwise: return reads(node, false);   // of FP32 statistics alone: FP32
+      default: return reads(node, true);
     }
+  }
+
+  bool reads(const Node& node, bool or_per_sample) const {
+    for (const TensorId id : node.inputs)
+      if (feature(id) || (or_per_sample && per_sample_.count(id) != 0)) return true;
+    return false;
   }
 
   // The same bytes: the type and what it is a view of carry over.
@@ -78,11 +82,14 @@ class Amp {
     set_attribute_types(node);
   }
 
-  // FP32 values that vary with the sample ([N,1,1,C] sums, [N,H,W,1] statistics): what is computed
-  // from them is a feature again.
+  // FP32 values that vary with the sample ([N,1,1,C] sums, [N,H,W,1] statistics) and pointwise
+  // functions of them; what other ops make of them is a feature again.
   void note_per_sample(const Node& node) {
     const bool kept = node.op == Op::reduce && node.as<ReduceAttributes>().n;
-    if (kept || node.op == Op::layer_norm_statistics || node.op == Op::group_norm_statistics || node.op == Op::group_sum)
+    bool derived = false;
+    if (node.op == Op::pointwise && !reads(node, false))
+      for (const TensorId id : node.inputs) derived |= per_sample_.count(id) != 0;
+    if (kept || derived || node.op == Op::layer_norm_statistics || node.op == Op::group_norm_statistics || node.op == Op::group_sum)
       for (const TensorId id : node.outputs)
         if (id != kNoTensor) per_sample_[id] = true;
   }
