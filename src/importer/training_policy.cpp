@@ -62,7 +62,8 @@ bool trained_by_role(WeightRole role) { return role != WeightRole::constant_oper
 std::string role_text(WeightRole role) {
   switch (role) {
     case WeightRole::weight: return "a layer's weight";
-    case WeightRole::bias: return "a layer's bias";
+    case WeightRole::bias:
+    case WeightRole::folded_bias: return "a layer's bias";
     case WeightRole::norm_scale: return "a normalisation's scale";
     case WeightRole::norm_bias: return "a normalisation's bias";
     case WeightRole::slope: return "a PRelu slope";

@@ -15,6 +15,7 @@ namespace ren::importer {
 // How a floating-point tensor of the file is used.
 enum class WeightRole : uint8_t {
   weight, bias,                      // of Conv, Gemm, MatMul
+  folded_bias,                       // of a Conv that a normalisation was folded into: zeros too are real
   norm_scale, norm_bias, slope,      // of normalisations, of PRelu
   mul_operand, add_operand,
   constant_operand                   // of anything else

@@ -455,6 +455,12 @@ TEST_F(Semantics, FoldedNormalisationIsRecognised) {
   const auto model = import(m);
   EXPECT_TRUE(says(model.warnings, "TrainingMode.TRAINING"));
   EXPECT_TRUE(parameter(model, "onnx::Conv_11")->trainable);
+  // Zeros are what folding a fresh normalisation gives.
+  m.graph().mutable_initializer(1)->set_raw_data(std::string(8, '\0'));
+  const auto fresh = import(m);
+  EXPECT_TRUE(says(fresh.warnings, "TrainingMode.TRAINING"));
+  ASSERT_NE(parameter(fresh, "onnx::Conv_12"), nullptr);
+  EXPECT_TRUE(parameter(fresh, "onnx::Conv_12")->trainable);
 }
 
 TEST_F(Semantics, DanglingStatisticsOutputsAreTolerated) {

@@ -71,15 +71,17 @@ void import_conv(const NodeView& node) {
     if (bias.rank() != 1 || bias.map.extent(0) != weight[0])
       contradict("weight {} needs a bias of shape [{}], it has {}", to_text(weight), weight[0], to_text(bias.dims()));
     const HostValue content = context.host(bias);
+    const std::string& name = node.proto.input(2);
+    const bool renamed = is_generated_name(node.proto.input(1)) && w.is(Kind::weight);
+    const bool folded = bias.is(Kind::weight) && (renamed || name == node.proto.input(1) + "_bias");
+    if (folded) ++context.folded_convs;
+    const WeightRole role = folded ? WeightRole::folded_bias : WeightRole::bias;
     const bool zero = content.is_uniform() && content.at(0) == 0;
-    const bool invented = bias.is(Kind::host) || !context.decide(bias, WeightRole::bias).trained;
+    const bool invented = bias.is(Kind::host) || !context.decide(bias, role).trained;
     if (zero && invented) {
       context.note_constant(bias, "zeros that the exporter gave a layer without bias");
     } else {
-      inputs.push_back(context.vector(bias, ParameterKind::bias, WeightRole::bias));
-      const std::string& name = node.proto.input(2);
-      const bool renamed = is_generated_name(node.proto.input(1)) || name == node.proto.input(1) + "_bias";
-      if (bias.is(Kind::weight) && renamed) ++context.folded_convs;
+      inputs.push_back(context.vector(bias, ParameterKind::bias, role));
     }
   }
   const TensorId y = context.node(Op::conv, inputs, attributes)[0];
