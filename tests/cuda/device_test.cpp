@@ -9,7 +9,7 @@
 #include "cuda/run_cuda.h"
 #include "engine/base/half.h"
 #include "engine/base/status.h"
-#include "engine/device/cuda/module.h"
+#include "engine/ops/cuda_module.h"
 #include "engine/range/range.h"
 
 extern "C" const ren::Backend* ren_cuda_backend(int abi);
@@ -30,8 +30,9 @@ TEST(CudaProgram, RunsAsOneLaunch) {
     const auto statistics = c.add(Op::batch_norm_statistics, {y}, std::make_shared<BatchNormAttributes>());
     ExpressionBuilder e;
     const Value n = e.maximum(e.mul(e.sub(e.input(0), e.input(1)), e.input(2)), e.constant(0));
-    const TensorId z = c.add(Op::pointwise, {y, statistics[0], statistics[1]},
-                             std::make_shared<PointwiseAttributes>(e.finish({n}, 3), std::vector<DType>{type}))[0];
+    const TensorId z =
+        c.add(Op::pointwise, {y, statistics[0], statistics[1]},
+              std::make_shared<PointwiseAttributes>(e.finish({n}, 3), std::vector<DType>{type}))[0];
     const auto pooled = c.add(Op::max_pool, {z}, pool(2, 2, 0, false, false));
     const auto dz = c.add(Op::max_pool_backward, {pooled[0], pooled[1], z}, pool(2, 2, 0, false, false));
     c.add(Op::conv_backward_weights, {x, dz[0], w}, conv);
@@ -53,7 +54,7 @@ TEST(CudaProgram, RunsAsOneLaunch) {
 
 TEST(CudaDevice, TransfersKeepTheirOrder) {
   REN_NEED_GPU(device);
-  const size_t count = 100000;   // beyond the staging buffers too
+  const size_t count = 100000;  // beyond the staging buffers too
   const auto block = device->allocate(count * 4);
   std::vector<int32_t> sent(count), received(count, -1);
   auto* pinned = static_cast<int32_t*>(device->host_allocator().allocate(count * 4));
@@ -79,7 +80,7 @@ TEST(CudaDevice, RefusesWhatItCannotGive) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), StatusCode::out_of_memory) << e.what();
   }
-  device->synchronize();   // the refusal is not a failure of the device
+  device->synchronize();  // the refusal is not a failure of the device
   EXPECT_THROW(ren_cuda_backend(module_abi())->open(1000), Error);
 }
 
@@ -93,7 +94,8 @@ class Ranges : public testing::Test {
     uint64_t offset = 0;
     for (int p = 0; p < 3; ++p) {
       const uint64_t half = (uint64_t(kSizes[p]) * 2 + 16 + 255) / 256 * 256;
-      segments.push_back({offset, uint64_t(kSizes[p]), p == 1 ? 0.5f : 1.0f, p == 0 ? 0.0f : 1.0f, p == 2 ? 0u : 0u});
+      segments.push_back(
+          {offset, uint64_t(kSizes[p]), p == 1 ? 0.5f : 1.0f, p == 0 ? 0.0f : 1.0f, p == 2 ? 0u : 0u});
       offset += 2 * half;
     }
     bytes = offset;
@@ -119,7 +121,8 @@ class Ranges : public testing::Test {
   }
   std::vector<float> slot(Region r, int p) {
     std::vector<float> values(size_t(kSizes[p]));
-    device->wait(device->download(values.data(), spans[size_t(r)].base + segments[size_t(p)].offset, values.size() * 4));
+    device->wait(device->download(values.data(), spans[size_t(r)].base + segments[size_t(p)].offset,
+                                  values.size() * 4));
     return values;
   }
   void set_slot(Region r, int p, const std::vector<float>& values) {
@@ -127,7 +130,8 @@ class Ranges : public testing::Test {
   }
   std::vector<float> copies(int p) {
     std::vector<std::byte> raw(size_t(kSizes[p]) * 2);
-    device->wait(device->download(raw.data(), spans[size_t(Region::A)].base + segments[size_t(p)].offset / 2, raw.size()));
+    device->wait(device->download(raw.data(), spans[size_t(Region::A)].base + segments[size_t(p)].offset / 2,
+                                  raw.size()));
     std::vector<float> values(size_t(kSizes[p]));
     convert(raw, values);
     return values;
@@ -177,13 +181,16 @@ TEST_F(Ranges, SgdWithMomentumAndCopies) {
     auto a = std::make_shared<OptimizerAttributes>();
     a->nesterov = nesterov, a->has_copy = true, a->copy_type = copy_type;
     segments[2].flags = kFrozen;
-    set(Scalar::learning_rate, 0.1f), set(Scalar::momentum, 0.9f), set(Scalar::weight_decay, 0.01f), set(Scalar::overflow, 0);
+    set(Scalar::learning_rate, 0.1f), set(Scalar::momentum, 0.9f), set(Scalar::weight_decay, 0.01f),
+        set(Scalar::overflow, 0);
     std::vector<std::vector<float>> w, g, m;
     for (int p = 0; p < 3; ++p) {
       w.push_back(floats(kSizes[p], 1)), g.push_back(floats(kSizes[p], 2)), m.push_back(floats(kSizes[p], 3));
-      set_slot(Region::W, p, w[size_t(p)]), set_slot(Region::G, p, g[size_t(p)]), set_slot(Region::M, p, m[size_t(p)]);
+      set_slot(Region::W, p, w[size_t(p)]), set_slot(Region::G, p, g[size_t(p)]),
+          set_slot(Region::M, p, m[size_t(p)]);
     }
-    const std::vector<Scalar> inputs{Scalar::learning_rate, Scalar::momentum, Scalar::weight_decay, Scalar::overflow};
+    const std::vector<Scalar> inputs{Scalar::learning_rate, Scalar::momentum, Scalar::weight_decay,
+                                     Scalar::overflow};
     set(Scalar::overflow, 1);
     run(Op::range_sgd, a, inputs);
     EXPECT_EQ(slot(Region::W, 1), w[1]) << "a step with an overflow must change nothing";
@@ -218,7 +225,8 @@ TEST_F(Ranges, CastClearCopy) {
     const auto found = copies(1);
     for (size_t i = 0; i < w.size(); ++i) {
       const auto wanted = float(stored(w[i], type));
-      EXPECT_TRUE(found[i] == wanted || (std::isnan(found[i]) && std::isnan(wanted))) << w[i] << " became " << found[i];
+      EXPECT_TRUE(found[i] == wanted || (std::isnan(found[i]) && std::isnan(wanted)))
+          << w[i] << " became " << found[i];
     }
     run(Op::range_copy, std::make_shared<RangeAttributes>(Region::W, Region::M), {});
     w[2] = 0;
@@ -240,8 +248,9 @@ TEST_F(Ranges, LossScaleFollowsTheGradients) {
     for (int p = 0; p < 3; ++p) set_slot(Region::G, p, floats(kSizes[p], 4));
     if (poison != 0) put(spans[size_t(Region::G)].base + segments[2].offset + 4 * 9000, &poison, 4);
     run(Op::range_check_finite, check, {Scalar::loss_scale, Scalar::overflow});
-    run(Op::range_update_loss_scale, rule, {Scalar::overflow, Scalar::loss_scale, Scalar::growth_tracker, Scalar::skipped_steps,
-                                            Scalar::skipped_in_a_row, Scalar::step});
+    run(Op::range_update_loss_scale, rule,
+        {Scalar::overflow, Scalar::loss_scale, Scalar::growth_tracker, Scalar::skipped_steps,
+         Scalar::skipped_in_a_row, Scalar::step});
   };
   set(Scalar::loss_scale, 1024);
   step(0);

@@ -40,14 +40,16 @@ void compare(Device& device, const CudaCase& test, bool direct) {
   for (size_t n = 0; n < c.graph.nodes.size(); ++n) {
     const Node& node = c.graph.nodes[n];
     std::vector<TensorId> changed = node.outputs;
-    if (node.op == Op::batch_norm_statistics) changed.insert(changed.end(), node.inputs.begin() + 1, node.inputs.end());
+    if (node.op == Op::batch_norm_statistics)
+      changed.insert(changed.end(), node.inputs.begin() + 1, node.inputs.end());
     for (size_t k = 0; k < changed.size(); ++k)
       if (changed[k] != kNoTensor)
         expect_close(found.at(changed[k]), wanted.at(changed[k]), tolerance, scale,
                      fmt::format("{} ({}), output {}", name_of(node.op), bound.choices[n].engine, k));
   }
   const auto again = run();
-  for (const auto& [id, values] : found) EXPECT_TRUE(same(values, again.at(id))) << c.graph.at(id).name << " differs in a second run";
+  for (const auto& [id, values] : found)
+    EXPECT_TRUE(same(values, again.at(id))) << c.graph.at(id).name << " differs in a second run";
 }
 
 TEST_P(CudaKernels, AgreeWithTheReference) {

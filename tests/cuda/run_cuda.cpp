@@ -8,14 +8,14 @@
 
 #include "engine/base/half.h"
 #include "engine/base/status.h"
-#include "engine/device/cuda/module.h"
+#include "engine/ops/cuda_module.h"
 
 extern "C" const ren::Backend* ren_cuda_backend(int abi);
 
 namespace ren::test {
 namespace {
 
-constexpr size_t kGuard = 512;   // slots of the engine are 256-byte aligned, and so is a tensor here
+constexpr size_t kGuard = 512;  // slots of the engine are 256-byte aligned, and so is a tensor here
 
 std::vector<std::byte> encode(const Values& values, DType type) {
   std::vector<std::byte> raw(values.size() * size_of(type));
@@ -26,7 +26,7 @@ std::vector<std::byte> encode(const Values& values, DType type) {
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const int32_t v = int32_t(values[i]);
-    std::memcpy(raw.data() + i * size_of(type), &v, size_of(type));   // little-endian: the low bytes
+    std::memcpy(raw.data() + i * size_of(type), &v, size_of(type));  // little-endian: the low bytes
   }
   return raw;
 }
@@ -83,7 +83,7 @@ std::byte* DeviceTensors::address(TensorId id) const {
 
 void DeviceTensors::write_inputs() {
   for (const auto& [id, block] : blocks_) {
-    std::vector<std::byte> raw(block->bytes(), std::byte{0xFF});   // NaN in every float format
+    std::vector<std::byte> raw(block->bytes(), std::byte{0xFF});  // NaN in every float format
     const auto values = test_.given.find(id);
     if (values != test_.given.end()) {
       const auto bytes = encode(values->second, test_.graph.at(id).dtype);

@@ -17,8 +17,8 @@ class DeviceTensors {
  public:
   DeviceTensors(Device& device, const Case& test);
   std::byte* address(TensorId id) const;
-  void write_inputs();                          // what the case gives, as at the start
-  std::map<TensorId, Values> read() const;      // also checks the guards
+  void write_inputs();                      // what the case gives, as at the start
+  std::map<TensorId, Values> read() const;  // also checks the guards
 
  private:
   Device& device_;
@@ -34,9 +34,9 @@ struct BoundCase {
 };
 BoundCase bind_case(Device& device, const Case& test, const DeviceTensors& tensors, bool direct);
 
-#define REN_NEED_GPU(device)                              \
-  std::string why_no_gpu;                                 \
-  Device* const device = test_gpu(why_no_gpu);            \
+#define REN_NEED_GPU(device)                   \
+  std::string why_no_gpu;                      \
+  Device* const device = test_gpu(why_no_gpu); \
   if (device == nullptr) GTEST_SKIP() << "no GPU: " << why_no_gpu
 
 }  // namespace ren::test

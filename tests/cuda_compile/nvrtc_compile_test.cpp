@@ -5,7 +5,7 @@
 
 #include "cuda/cases.h"
 #include "engine/device/cuda/cuda_device.h"
-#include "engine/device/cuda/module.h"
+#include "engine/ops/cuda_module.h"
 #include "engine/range/range.h"
 
 extern "C" const ren::Backend* ren_cuda_backend(int abi);

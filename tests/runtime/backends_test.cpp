@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "engine/base/status.h"
-#include "engine/device/cuda/module.h"
+#include "engine/ops/cuda_module.h"
 
 namespace ren {
 namespace {
@@ -29,8 +29,10 @@ TEST(Backends, WhyThereIsNoGpuIsSaid) {
   const std::filesystem::path folder = module_folder();
   const bool installed = std::filesystem::exists(folder / kCudaModuleFile) ||
                          std::filesystem::exists(folder / ".." / "lib" / kCudaModuleFile);
-  if (installed) EXPECT_EQ(report.text.find("this installation has no CUDA module"), std::string::npos) << report.text;
-  else EXPECT_NE(report.text.find(kCudaModuleFile), std::string::npos) << report.text;
+  if (installed)
+    EXPECT_EQ(report.text.find("this installation has no CUDA module"), std::string::npos) << report.text;
+  else
+    EXPECT_NE(report.text.find(kCudaModuleFile), std::string::npos) << report.text;
   EXPECT_FALSE(report_backend(DeviceKind::cuda).usable) << "a second question gets the same answer";
 }
 

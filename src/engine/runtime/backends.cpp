@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "engine/device/cuda/module.h"
+#include "engine/ops/cuda_module.h"
 
 namespace ren {
 namespace {
@@ -31,7 +31,8 @@ const Backend& load_cuda() {
   const auto entry = reinterpret_cast<CudaModuleEntry>(dlsym(module, kCudaModuleEntry));
   if (entry == nullptr) fail(StatusCode::device, "{} is no CUDA module: {}", file, dlerror());
   const Backend* backend = entry(module_abi());
-  if (backend == nullptr) fail(StatusCode::device, "{} belongs to another build of this library: install both anew", file);
+  if (backend == nullptr)
+    fail(StatusCode::device, "{} belongs to another build of this library: install both anew", file);
   return *backend;
 }
 
@@ -41,7 +42,8 @@ std::string module_folder() {
   Dl_info info{};
   std::error_code ignored;
   fs::path file;
-  if (dladdr(reinterpret_cast<const void*>(&module_folder), &info) != 0 && info.dli_fname) file = info.dli_fname;
+  if (dladdr(reinterpret_cast<const void*>(&module_folder), &info) != 0 && info.dli_fname)
+    file = info.dli_fname;
   // For a program the name is what it was called by, which need not be a path.
   if (!file.is_absolute()) file = fs::read_symlink("/proc/self/exe", ignored);
   return fs::weakly_canonical(file, ignored).parent_path().string();
@@ -49,7 +51,7 @@ std::string module_folder() {
 
 const Backend& find_backend(DeviceKind kind) {
   if (kind == DeviceKind::cpu) return cpu_backend();
-  static const Backend& cuda = load_cuda();   // a failure is tried again when asked again
+  static const Backend& cuda = load_cuda();  // a failure is tried again when asked again
   return cuda;
 }
 

@@ -11,8 +11,8 @@ namespace ren::cuda {
 // Every status of a CUDA library goes through one of these; the error names the call and the reason.
 inline void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
-  fail(status == cudaErrorMemoryAllocation ? StatusCode::out_of_memory : StatusCode::device, "{}: {} ({})", call,
-       cudaGetErrorString(status), cudaGetErrorName(status));
+  fail(status == cudaErrorMemoryAllocation ? StatusCode::out_of_memory : StatusCode::device, "{}: {} ({})",
+       call, cudaGetErrorString(status), cudaGetErrorName(status));
 }
 inline void check(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS)

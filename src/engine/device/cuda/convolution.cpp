@@ -19,7 +19,7 @@ namespace {
 namespace fe = cudnn_frontend;
 using TensorPtr = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-constexpr int64_t kX = 1, kW = 2, kY = 3;             // names of the tensors in a graph
+constexpr int64_t kX = 1, kW = 2, kY = 3;  // names of the tensors in a graph
 constexpr int64_t kMostWorkspace = int64_t{1} << 30;
 constexpr int kMostMeasured = 8;
 
@@ -29,10 +29,14 @@ void check_cudnn(cudnnStatus_t status, const char* call) {
 
 fe::DataType_t library_type(DType type) {
   switch (type) {
-    case DType::f32: return fe::DataType_t::FLOAT;
-    case DType::f16: return fe::DataType_t::HALF;
-    case DType::bf16: return fe::DataType_t::BFLOAT16;
-    default: fail(StatusCode::internal, "no convolution of {}", name_of(type));
+    case DType::f32:
+      return fe::DataType_t::FLOAT;
+    case DType::f16:
+      return fe::DataType_t::HALF;
+    case DType::bf16:
+      return fe::DataType_t::BFLOAT16;
+    default:
+      fail(StatusCode::internal, "no convolution of {}", name_of(type));
   }
 }
 
@@ -67,22 +71,29 @@ void describe(fe::graph::Graph& graph, const ConvolutionProblem& p) {
   };
   switch (p.kind) {
     case ConvolutionKind::forward:
-      finish(graph.conv_fprop(graph.tensor(x), graph.tensor(w), attributes<fe::graph::Conv_fprop_attributes>(p)), y);
+      finish(
+          graph.conv_fprop(graph.tensor(x), graph.tensor(w), attributes<fe::graph::Conv_fprop_attributes>(p)),
+          y);
       break;
     case ConvolutionKind::backward_data:
-      finish(graph.conv_dgrad(graph.tensor(y), graph.tensor(w), attributes<fe::graph::Conv_dgrad_attributes>(p)), x);
+      finish(
+          graph.conv_dgrad(graph.tensor(y), graph.tensor(w), attributes<fe::graph::Conv_dgrad_attributes>(p)),
+          x);
       break;
     case ConvolutionKind::backward_weights:
-      finish(graph.conv_wgrad(graph.tensor(y), graph.tensor(x), attributes<fe::graph::Conv_wgrad_attributes>(p)), w);
+      finish(
+          graph.conv_wgrad(graph.tensor(y), graph.tensor(x), attributes<fe::graph::Conv_wgrad_attributes>(p)),
+          w);
       break;
   }
 }
 
 std::vector<fe::NumericalNote_t> unwanted(const ConvolutionProblem& p) {
   using Note = fe::NumericalNote_t;
-  std::vector<Note> notes{Note::NONDETERMINISTIC, Note::REDUCED_PRECISION_REDUCTION, Note::DOWN_CONVERT_INPUTS,
-                          Note::FFT, Note::WINOGRAD, Note::WINOGRAD_TILE_13x13};
-  if (p.x_type == DType::f32) notes.push_back(Note::TENSOR_CORE);   // that would be TF32
+  std::vector<Note> notes{
+      Note::NONDETERMINISTIC, Note::REDUCED_PRECISION_REDUCTION, Note::DOWN_CONVERT_INPUTS, Note::FFT,
+      Note::WINOGRAD,         Note::WINOGRAD_TILE_13x13};
+  if (p.x_type == DType::f32) notes.push_back(Note::TENSOR_CORE);  // that would be TF32
   return notes;
 }
 
@@ -91,7 +102,8 @@ fe::error_t propose(fe::graph::Graph& graph, const ConvolutionProblem& p, cudnnH
   describe(graph, p);
   if (auto e = graph.validate(); e.is_bad()) return e;
   if (auto e = graph.build_operation_graph(handle); e.is_bad()) return e;
-  if (auto e = graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK}); e.is_bad())
+  if (auto e = graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK});
+      e.is_bad())
     return e;
   graph.deselect_numeric_notes(unwanted(p)).deselect_workspace_greater_than(kMostWorkspace);
   return {};
@@ -109,8 +121,8 @@ void fill_random(CudaDevice& device, std::byte* target, uint64_t bytes, DType ty
   REN_CUDA_CHECK(cudaMemcpyAsync(target, block.data(), done, cudaMemcpyHostToDevice, device.stream()));
   REN_CUDA_CHECK(cudaStreamSynchronize(device.stream()));
   for (; done < bytes; done *= 2)
-    REN_CUDA_CHECK(cudaMemcpyAsync(target + done, target, std::min(done, bytes - done), cudaMemcpyDeviceToDevice,
-                                   device.stream()));
+    REN_CUDA_CHECK(cudaMemcpyAsync(target + done, target, std::min(done, bytes - done),
+                                   cudaMemcpyDeviceToDevice, device.stream()));
 }
 
 std::string to_cache(const ConvolutionChoice& c) {
@@ -141,13 +153,15 @@ struct ConvolutionLibrary::Plan {
 
 std::string ConvolutionProblem::text() const {
   const char* kinds[] = {"forward", "backward_data", "backward_weights"};
-  return fmt::format("{} x {} [{},{},{},{}] w {} [{},{},{},{}] y {} [{},{},{},{}] stride {},{} pad {},{},{},{} dilation {},{} groups {}",
-                     kinds[int(kind)], name_of(x_type), n, h, w, c, name_of(w_type), k, r, s, c / groups,
-                     name_of(y_type), n, p, q, k, stride_h, stride_w, pad_top, pad_left, pad_bottom, pad_right,
-                     dilation_h, dilation_w, groups);
+  return fmt::format(
+      "{} x {} [{},{},{},{}] w {} [{},{},{},{}] y {} [{},{},{},{}] stride {},{} pad {},{},{},{} dilation "
+      "{},{} groups {}",
+      kinds[int(kind)], name_of(x_type), n, h, w, c, name_of(w_type), k, r, s, c / groups, name_of(y_type), n,
+      p, q, k, stride_h, stride_w, pad_top, pad_left, pad_bottom, pad_right, dilation_h, dilation_w, groups);
 }
 
-ConvolutionLibrary::ConvolutionLibrary(CudaDevice& device) : device_(device), state_(std::make_unique<State>()) {
+ConvolutionLibrary::ConvolutionLibrary(CudaDevice& device)
+    : device_(device), state_(std::make_unique<State>()) {
   check_cudnn(cudnnCreate(&state_->handle), "cudnnCreate");
   check_cudnn(cudnnSetStream(state_->handle, device.stream()), "cudnnSetStream");
   state_->identity = fmt::format("{} cudnn {}", device.identity(), cudnnGetVersion());
@@ -155,11 +169,12 @@ ConvolutionLibrary::ConvolutionLibrary(CudaDevice& device) : device_(device), st
 }
 
 ConvolutionLibrary::~ConvolutionLibrary() {
-  state_->plans.clear();   // before the handle
+  state_->plans.clear();  // before the handle
   if (state_->handle) cudnnDestroy(state_->handle);
 }
 
-std::optional<ConvolutionChoice> ConvolutionLibrary::choose(const ConvolutionProblem& problem, std::string* refusal) {
+std::optional<ConvolutionChoice> ConvolutionLibrary::choose(const ConvolutionProblem& problem,
+                                                            std::string* refusal) {
   const std::string text = problem.text();
   if (const auto known = state_->choices.find(text); known != state_->choices.end()) {
     if (refusal) *refusal = state_->refusals[text];
@@ -210,7 +225,8 @@ std::optional<ConvolutionChoice> ConvolutionLibrary::measure(const ConvolutionPr
       for (int window = 0; window < 3; ++window) {
         constexpr int kLaunches = 4;
         REN_CUDA_CHECK(cudaEventRecord(begin.get(), device_.stream()));
-        for (int launch = 0; launch < kLaunches; ++launch) execute(candidates, x.data(), w.data(), y.data(), workspace.data());
+        for (int launch = 0; launch < kLaunches; ++launch)
+          execute(candidates, x.data(), w.data(), y.data(), workspace.data());
         REN_CUDA_CHECK(cudaEventRecord(end.get(), device_.stream()));
         REN_CUDA_CHECK(cudaEventSynchronize(end.get()));
         float milliseconds = 0;
@@ -267,7 +283,8 @@ std::shared_ptr<ConvolutionLibrary::Plan> ConvolutionLibrary::plan(const Convolu
                                                                    const ConvolutionChoice& choice) {
   std::string why;
   auto result = try_plan(problem, choice, why);
-  if (!result) fail(StatusCode::device, "cuDNN cannot repeat {} for {}: {}", choice.name, problem.text(), why);
+  if (!result)
+    fail(StatusCode::device, "cuDNN cannot repeat {} for {}: {}", choice.name, problem.text(), why);
   return result;
 }
 

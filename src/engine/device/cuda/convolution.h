@@ -26,13 +26,13 @@ struct ConvolutionProblem {
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   int64_t groups = 1;
 
-  std::string text() const;   // complete: the key of cached choices
+  std::string text() const;  // complete: the key of cached choices
   double operations() const { return 2.0 * double(n * p * q) * double(k * r * s) * double(c / groups); }
 };
 
 // An engine of the library with its settings, as measured.
 struct ConvolutionChoice {
-  std::string name;                  // the library's own, complete: engine and knobs
+  std::string name;  // the library's own, complete: engine and knobs
   int64_t workspace = 0;
   float microseconds = 0;
 };
@@ -51,13 +51,15 @@ class ConvolutionLibrary {
   std::optional<ConvolutionChoice> choose(const ConvolutionProblem& problem, std::string* refusal = nullptr);
 
   struct Plan;
-  std::shared_ptr<Plan> plan(const ConvolutionProblem& problem, const ConvolutionChoice& choice);   // throws device
+  std::shared_ptr<Plan> plan(const ConvolutionProblem& problem,
+                             const ConvolutionChoice& choice);  // throws device
   // Enqueues on the device's stream; throws device.
   void execute(Plan& plan, const void* x, const void* w, const void* y, void* workspace);
 
  private:
   struct State;
-  std::shared_ptr<Plan> try_plan(const ConvolutionProblem& problem, const ConvolutionChoice& choice, std::string& why);
+  std::shared_ptr<Plan> try_plan(const ConvolutionProblem& problem, const ConvolutionChoice& choice,
+                                 std::string& why);
   std::optional<ConvolutionChoice> measure(const ConvolutionProblem& problem, std::string& why);
 
   CudaDevice& device_;

@@ -12,8 +12,8 @@
 namespace ren::cuda {
 namespace {
 
-constexpr size_t kStagingBytes = 64 << 10;   // what a step reports fits; larger read-backs go directly
-constexpr int kOldestMajor = 8;              // bf16 arithmetic and max.NaN begin with sm_80
+constexpr size_t kStagingBytes = 64 << 10;  // what a step reports fits; larger read-backs go directly
+constexpr int kOldestMajor = 8;             // bf16 arithmetic and max.NaN begin with sm_80
 
 class CudaBlock final : public DeviceBlock {
  public:
@@ -55,7 +55,7 @@ Event make_event(unsigned flags) {
 DeviceBuffer::DeviceBuffer(uint64_t bytes) {
   const cudaError_t status = cudaMalloc(&data_, std::max<uint64_t>(bytes, 1));
   if (status == cudaSuccess) return;
-  cudaGetLastError();   // not sticky: the device stays usable
+  cudaGetLastError();  // not sticky: the device stays usable
   if (status != cudaErrorMemoryAllocation) check(status, "cudaMalloc");
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
@@ -86,8 +86,8 @@ CudaDevice::CudaDevice(int index) : index_(index) {
     fail(StatusCode::not_found, "there is no GPU {}: the driver sees {}", index, count);
   REN_CUDA_CHECK(cudaGetDeviceProperties(&properties_, index));
   if (properties_.major < kOldestMajor)
-    fail(StatusCode::unsupported, "{} has compute capability {}.{}; {}.0 is the oldest that works", properties_.name,
-         properties_.major, properties_.minor, kOldestMajor);
+    fail(StatusCode::unsupported, "{} has compute capability {}.{}; {}.0 is the oldest that works",
+         properties_.name, properties_.major, properties_.minor, kOldestMajor);
   make_current();
   cudaStream_t stream = nullptr;
   REN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -96,7 +96,8 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   upload_stream_.reset(stream);
   uploaded_ = make_event();
   REN_CUDA_CHECK(cublasLtCreate(&blas_));
-  kernels_ = std::make_unique<KernelCache>(fmt::format("sm_{}{}", properties_.major, properties_.minor), cache_folder());
+  kernels_ = std::make_unique<KernelCache>(fmt::format("sm_{}{}", properties_.major, properties_.minor),
+                                           cache_folder());
   int driver = 0;
   cudaDriverGetVersion(&driver);
   identity_ = fmt::format("{} sm_{}{} x{} driver {} cublaslt {}", properties_.name, properties_.major,
@@ -124,8 +125,8 @@ CudaDevice::~CudaDevice() {
 void CudaDevice::make_current() const { REN_CUDA_CHECK(cudaSetDevice(index_)); }
 
 std::string CudaDevice::name() const {
-  return fmt::format("cuda:{} ({}, sm_{}{}, {} processors, {:.1f} GiB)", index_, properties_.name, properties_.major,
-                     properties_.minor, properties_.multiProcessorCount,
+  return fmt::format("cuda:{} ({}, sm_{}{}, {} processors, {:.1f} GiB)", index_, properties_.name,
+                     properties_.major, properties_.minor, properties_.multiProcessorCount,
                      double(properties_.totalGlobalMem) / double(1 << 30));
 }
 
@@ -175,7 +176,8 @@ uint64_t CudaDevice::download(void* host, const std::byte* source, size_t bytes)
   events_.pop_back();
   downloads_.push_back(std::move(d));
   const Download& entry = downloads_.back();
-  REN_CUDA_CHECK(cudaMemcpyAsync(entry.staging ? entry.staging : host, source, bytes, cudaMemcpyDeviceToHost, stream_.get()));
+  REN_CUDA_CHECK(cudaMemcpyAsync(entry.staging ? entry.staging : host, source, bytes, cudaMemcpyDeviceToHost,
+                                 stream_.get()));
   REN_CUDA_CHECK(cudaEventRecord(entry.done.get(), stream_.get()));
   return next_ticket_++;
 }

@@ -17,8 +17,12 @@ namespace ren::cuda {
 class ConvolutionLibrary;
 
 // Owners of CUDA's handles.
-struct StreamDelete { void operator()(cudaStream_t s) const noexcept { cudaStreamDestroy(s); } };
-struct EventDelete { void operator()(cudaEvent_t e) const noexcept { cudaEventDestroy(e); } };
+struct StreamDelete {
+  void operator()(cudaStream_t s) const noexcept { cudaStreamDestroy(s); }
+};
+struct EventDelete {
+  void operator()(cudaEvent_t e) const noexcept { cudaEventDestroy(e); }
+};
 using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamDelete>;
 using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, EventDelete>;
 Event make_event(unsigned flags = cudaEventDisableTiming);
@@ -27,10 +31,13 @@ Event make_event(unsigned flags = cudaEventDisableTiming);
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  explicit DeviceBuffer(uint64_t bytes);              // throws out_of_memory
+  explicit DeviceBuffer(uint64_t bytes);  // throws out_of_memory
   ~DeviceBuffer() { reset(); }
   DeviceBuffer(DeviceBuffer&& other) noexcept { std::swap(data_, other.data_); }
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept { std::swap(data_, other.data_); return *this; }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   void reset() noexcept;
 
@@ -48,9 +55,11 @@ class PinnedAllocator final : public HostAllocator {
 // One GPU: a stream for kernels, one for uploads, the libraries' handles and the kernel cache.
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int index);                      // throws not_found or device
+  explicit CudaDevice(int index);  // throws not_found or device
   // Stands for a GPU that isn't there: `prepare` compiles for it, nothing else works.
-  struct Target { int major, minor, processors; };
+  struct Target {
+    int major, minor, processors;
+  };
   explicit CudaDevice(const Target& target);
   ~CudaDevice() override;
 
@@ -70,22 +79,24 @@ class CudaDevice final : public Device {
   cudaStream_t stream() const { return stream_.get(); }
   KernelCache& kernels() { return *kernels_; }
   cublasLtHandle_t blas() const { return blas_; }
-  ConvolutionLibrary& convolutions();                  // made when first asked for
+  ConvolutionLibrary& convolutions();  // made when first asked for
   const cudaDeviceProp& properties() const { return properties_; }
-  const std::string& identity() const { return identity_; }   // model and library versions: key of measured choices
+  const std::string& identity() const {
+    return identity_;
+  }  // model and library versions: key of measured choices
   bool compiles_only() const { return !stream_; }
   int processors() const { return properties_.multiProcessorCount; }
   // The first failure of a launch is kept and thrown by the next synchronize().
   void record_failure(std::string reason) noexcept;
   void record(cudaError_t status, const char* call) noexcept;
   void throw_failure();
-  void join_uploads();                                 // the compute stream waits for uploads begun
+  void join_uploads();  // the compute stream waits for uploads begun
 
  private:
   struct Download {
     uint64_t ticket;
     Event done;
-    void* host;               // where the staged bytes go; nullptr when they went there directly
+    void* host;  // where the staged bytes go; nullptr when they went there directly
     void* staging;
     size_t bytes;
   };
@@ -103,8 +114,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<KernelCache> kernels_;
   std::unique_ptr<ConvolutionLibrary> convolutions_;
   std::deque<Download> downloads_;
-  std::vector<void*> staging_;                         // free pieces of kStagingBytes
-  std::vector<Event> events_;                          // free ones
+  std::vector<void*> staging_;  // free pieces of kStagingBytes
+  std::vector<Event> events_;   // free ones
   uint64_t next_ticket_ = 1, done_ticket_ = 0;
   std::string failure_;
 };

@@ -60,7 +60,8 @@ std::string cache_folder() {
 }
 
 std::string text_hash(std::string_view text) {
-  return fmt::format("{:016x}{:016x}", fnv1a(text, 0xcbf29ce484222325ull), fnv1a(text, 0x9e3779b97f4a7c15ull));
+  return fmt::format("{:016x}{:016x}", fnv1a(text, 0xcbf29ce484222325ull),
+                     fnv1a(text, 0x9e3779b97f4a7c15ull));
 }
 
 std::string read_cached(const std::string& folder, std::string_view kind, const std::string& key) try {
@@ -84,9 +85,11 @@ void write_cached(const std::string& folder, std::string_view kind, const std::s
 } catch (...) {
 }
 
-std::string compile_cubin(const std::string& source, const std::string& name, const std::string& architecture) {
+std::string compile_cubin(const std::string& source, const std::string& name,
+                          const std::string& architecture) {
   NvrtcProgram p;
-  check_nvrtc(nvrtcCreateProgram(&p.program, source.c_str(), name.c_str(), 0, nullptr, nullptr), "nvrtcCreateProgram");
+  check_nvrtc(nvrtcCreateProgram(&p.program, source.c_str(), name.c_str(), 0, nullptr, nullptr),
+              "nvrtcCreateProgram");
   const std::string target = "--gpu-architecture=" + architecture;
   const char* options[] = {target.c_str(), "--std=c++17", "--generate-line-info"};
   const nvrtcResult status = nvrtcCompileProgram(p.program, 3, options);
@@ -129,7 +132,7 @@ KernelCache::~KernelCache() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
-    queue_.clear();   // what waits on a compilation now gets broken_promise
+    queue_.clear();  // what waits on a compilation now gets broken_promise
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
@@ -161,7 +164,8 @@ std::shared_ptr<CompiledModule> KernelCache::request(const KernelSource& kernel)
   std::packaged_task<std::string()> task([this, source, name = kernel.file()] {
     int major = 0, minor = 0;
     nvrtcVersion(&major, &minor);
-    const std::string key = text_hash(fmt::format("{} nvrtc {}.{}\n{}", architecture_, major, minor, source)) + ".cubin";
+    const std::string key =
+        text_hash(fmt::format("{} nvrtc {}.{}\n{}", architecture_, major, minor, source)) + ".cubin";
     std::string cubin = read_cached(folder_, "kernels", key);
     if (cubin.empty()) {
       cubin = compile_cubin(source, name, architecture_);

@@ -32,14 +32,15 @@ void write_cached(const std::string& folder, std::string_view kind, const std::s
                   std::string_view content) noexcept;
 
 // Source to machine code for "sm_90" and the like; throws internal with the compiler's log.
-std::string compile_cubin(const std::string& source, const std::string& name, const std::string& architecture);
+std::string compile_cubin(const std::string& source, const std::string& name,
+                          const std::string& architecture);
 
 // Machine code on its way: compiling in the background, loaded when first asked for.
 class CompiledModule {
  public:
   explicit CompiledModule(std::shared_future<std::string> cubin) : cubin_(std::move(cubin)) {}
   ~CompiledModule();
-  const std::string& cubin() const { return cubin_.get(); }   // waits for the compiler
+  const std::string& cubin() const { return cubin_.get(); }  // waits for the compiler
   // The kernel of that name; waits for the compiler. Throws internal or device.
   cudaKernel_t kernel(const std::string& entry);
 
@@ -52,19 +53,19 @@ class CompiledModule {
 // All kernels of one device, each source compiled once, by a few threads, kept on disk.
 class KernelCache {
  public:
-  KernelCache(std::string architecture, std::string folder);   // no folder: nothing is kept
+  KernelCache(std::string architecture, std::string folder);  // no folder: nothing is kept
   ~KernelCache();
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
 
   std::shared_ptr<CompiledModule> request(const KernelSource& source);
-  size_t compile_all();                          // waits for all requests; throws the first error; how many
+  size_t compile_all();  // waits for all requests; throws the first error; how many
 
  private:
   void work();
 
   const std::string architecture_, folder_;
-  std::map<std::string, std::shared_ptr<CompiledModule>> modules_;   // by source text
+  std::map<std::string, std::shared_ptr<CompiledModule>> modules_;  // by source text
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::packaged_task<std::string()>> queue_;

@@ -20,12 +20,12 @@ class KernelSource {
   explicit KernelSource(std::string_view file) : file_(file) {}
 
   KernelSource& define(std::string_view name, int64_t value);
-  KernelSource& define(std::string_view name, float value);             // exact
+  KernelSource& define(std::string_view name, float value);  // exact
   KernelSource& define(std::string_view name, std::string_view text);
-  KernelSource& define(std::string_view name, DType type);              // a storage type of common.cuh
-  KernelSource& index_type(int64_t elements);                           // index_t: 32 bits where they reach
-  KernelSource& insert(std::string_view mark, std::string text);        // the lines that say //@MARK
-  KernelSource& prelude(std::string_view text);                         // device functions before the file
+  KernelSource& define(std::string_view name, DType type);        // a storage type of common.cuh
+  KernelSource& index_type(int64_t elements);                     // index_t: 32 bits where they reach
+  KernelSource& insert(std::string_view mark, std::string text);  // the lines that say //@MARK
+  KernelSource& prelude(std::string_view text);                   // device functions before the file
 
   const std::string& file() const { return file_; }
   std::string text() const;
@@ -35,6 +35,6 @@ class KernelSource {
   std::vector<std::pair<std::string, std::string>> inserts_;
 };
 
-std::string float_literal(float value);   // exact; a constant expression when finite
+std::string float_literal(float value);  // exact; a constant expression when finite
 
 }  // namespace ren::cuda

@@ -19,8 +19,9 @@ LaunchList::Step& LaunchList::Step::add_bytes(const void* bytes, size_t count) {
   return *this;
 }
 
-LaunchList::Step& LaunchList::kernel_of_pointers(std::shared_ptr<CompiledModule> module, std::string entry, Grid grid,
-                                                 Grid block, const std::vector<std::byte*>& pointers) {
+LaunchList::Step& LaunchList::kernel_of_pointers(std::shared_ptr<CompiledModule> module, std::string entry,
+                                                 Grid grid, Grid block,
+                                                 const std::vector<std::byte*>& pointers) {
   Step& step = steps_.emplace_back();
   step.module = std::move(module);
   step.entry = std::move(entry);
@@ -30,9 +31,7 @@ LaunchList::Step& LaunchList::kernel_of_pointers(std::shared_ptr<CompiledModule>
   return step;
 }
 
-void LaunchList::call(std::function<void()> function) {
-  steps_.emplace_back().call = std::move(function);
-}
+void LaunchList::call(std::function<void()> function) { steps_.emplace_back().call = std::move(function); }
 
 void LaunchList::fill_zero(std::byte* target, uint64_t bytes) {
   call([this, target, bytes] { REN_CUDA_CHECK(cudaMemsetAsync(target, 0, bytes, device_.stream())); });
@@ -70,8 +69,10 @@ void LaunchList::launch_kernel(Step& step) {
 // Only the first launch can throw (a kernel that does not compile or load); it is made before capture.
 void LaunchList::launch() noexcept try {
   for (Step& step : steps_) {
-    if (step.call) step.call();
-    else launch_kernel(step);
+    if (step.call)
+      step.call();
+    else
+      launch_kernel(step);
   }
 } catch (const std::exception& e) {
   device_.record_failure(e.what());

@@ -51,7 +51,8 @@ class LaunchList final : public Kernel {
   };
 
   template <typename... Args>
-  Step& kernel(std::shared_ptr<CompiledModule> module, std::string entry, Grid grid, Grid block, const Args&... args) {
+  Step& kernel(std::shared_ptr<CompiledModule> module, std::string entry, Grid grid, Grid block,
+               const Args&... args) {
     Step& step = kernel_of_pointers(std::move(module), std::move(entry), grid, block, {});
     (step.add(args), ...);
     return step;
@@ -62,7 +63,7 @@ class LaunchList final : public Kernel {
   void copy(std::byte* target, const std::byte* source, uint64_t bytes);
   // Anything else that enqueues on the device's stream; false: it has recorded the failure.
   void call(std::function<void()> function);
-  DeviceBuffer& own(DeviceBuffer buffer);              // lives as long as the launches
+  DeviceBuffer& own(DeviceBuffer buffer);  // lives as long as the launches
   // A table in device memory of its own.
   template <typename T>
   const std::byte* table(const std::vector<T>& rows) {
@@ -76,7 +77,7 @@ class LaunchList final : public Kernel {
   void launch_kernel(Step& step);
 
   CudaDevice& device_;
-  std::deque<Step> steps_;   // references to steps stay good
+  std::deque<Step> steps_;  // references to steps stay good
   std::vector<DeviceBuffer> buffers_;
 };
 

@@ -5,8 +5,12 @@
 namespace ren::cuda {
 namespace {
 
-struct GraphDelete { void operator()(cudaGraph_t g) const noexcept { cudaGraphDestroy(g); } };
-struct GraphExecDelete { void operator()(cudaGraphExec_t g) const noexcept { cudaGraphExecDestroy(g); } };
+struct GraphDelete {
+  void operator()(cudaGraph_t g) const noexcept { cudaGraphDestroy(g); }
+};
+struct GraphExecDelete {
+  void operator()(cudaGraphExec_t g) const noexcept { cudaGraphExecDestroy(g); }
+};
 using GraphHandle = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, GraphDelete>;
 using GraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, GraphExecDelete>;
 
@@ -34,7 +38,7 @@ class CudaProgram final : public Program {
     cudaGraph_t graph = nullptr;
     const cudaError_t status = cudaStreamEndCapture(stream, &graph);
     const GraphHandle owner(graph);
-    device_.throw_failure();   // names the launch; the end of the capture only says that one failed
+    device_.throw_failure();  // names the launch; the end of the capture only says that one failed
     check(status, "cudaStreamEndCapture");
     cudaGraphExec_t executable = nullptr;
     REN_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));

@@ -2,14 +2,14 @@
 #include <algorithm>
 
 #include "engine/device/cuda/launch.h"
-#include "engine/device/cuda/operands.h"
 #include "engine/ops/batch_norm/batch_norm.h"
+#include "engine/ops/support/operands_cuda.h"
 
 namespace ren {
 namespace {
 
 using namespace cuda;
-constexpr uint64_t kMomentsBytes = 12;   // of one channel of one piece, as in batch_norm.cu
+constexpr uint64_t kMomentsBytes = 12;  // of one channel of one piece, as in batch_norm.cu
 
 struct Specialised {
   KernelSource source{"batch_norm.cu"};
@@ -32,7 +32,8 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   int64_t tx = 32;
   while (tx > 1 && tx / 2 * width >= channels) tx /= 2;
   const int64_t ty = 256 / tx, tiles = divide_up(channels, tx * width);
-  const int64_t wanted = std::clamp<int64_t>(int64_t(device.processors()) * 4 / tiles, 1, std::max<int64_t>(rows / (ty * 8), 1));
+  const int64_t wanted =
+      std::clamp<int64_t>(int64_t(device.processors()) * 4 / tiles, 1, std::max<int64_t>(rows / (ty * 8), 1));
   const int64_t chunk = divide_up(divide_up(rows, wanted), ty) * ty;
 
   Specialised s;
@@ -63,7 +64,9 @@ NodeChoice prepare(const PrepareContext& context) {
 }
 
 // nullptr for operands that the node leaves out at its end.
-std::byte* optional(std::span<std::byte* const> pointers, size_t i) { return i < pointers.size() ? pointers[i] : nullptr; }
+std::byte* optional(std::span<std::byte* const> pointers, size_t i) {
+  return i < pointers.size() ? pointers[i] : nullptr;
+}
 
 std::unique_ptr<Kernel> bind(const BindContext& context) {
   CudaDevice& device = cuda_device(context.device);
@@ -78,8 +81,8 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   list->kernel(module, "statistics", s.grid, s.block, context.inputs[0], running_mean, running_variance, mean,
                inverse_std, context.workspace);
   if (s.splits > 1)
-    list->kernel(module, "finish", {unsigned(divide_up(s.channels, 32))}, {32, 8}, running_mean, running_variance, mean,
-                 inverse_std, context.workspace);
+    list->kernel(module, "finish", {unsigned(divide_up(s.channels, 32))}, {32, 8}, running_mean,
+                 running_variance, mean, inverse_std, context.workspace);
   return list;
 }
 

@@ -7,7 +7,7 @@
 #include "engine/base/memory.h"
 #include "engine/device/cuda/convolution.h"
 #include "engine/device/cuda/launch.h"
-#include "engine/device/cuda/operands.h"
+#include "engine/ops/support/operands_cuda.h"
 
 namespace ren {
 namespace {
@@ -17,7 +17,11 @@ constexpr int kThreads = 256;
 constexpr std::string_view kLibraryPrefix = "cudnn:";
 
 // NodeChoice: the one knob is the form; the engine's name is "cudnn:" and the library's own.
-enum Form : int64_t { kDirect, kLibrary, kLibraryNarrow };   // narrow: weight gradient in 16 bits, then widened
+enum Form : int64_t {
+  kDirect,
+  kLibrary,
+  kLibraryNarrow
+};  // narrow: weight gradient in 16 bits, then widened
 
 ConvolutionProblem problem_of(const Graph& graph, const Node& node) {
   const auto& a = node.as<ConvAttributes>();
@@ -53,7 +57,8 @@ KernelSource specialise(const Graph& graph, const Node& node, const ConvolutionP
       .define("WT", weights ? p.x_type : p.w_type)
       .define("DW", weights ? p.w_type : DType::f32)
       .define("Y", p.y_type)
-      .define("B", has_bias(node) ? graph.at(node.inputs[2]).dtype : p.y_type)   // FP32 beside 16-bit data, too
+      .define("B",
+              has_bias(node) ? graph.at(node.inputs[2]).dtype : p.y_type)  // FP32 beside 16-bit data, too
       .define("N", p.n)
       .define("H", p.h)
       .define("W", p.w)
@@ -104,12 +109,14 @@ NodeChoice prepare(const PrepareContext& context) {
     best = chosen->microseconds;
   }
   if (p.kind == ConvolutionKind::backward_weights && is_16bit(p.x_type) && p.w_type == DType::f32) {
-    constexpr float kWidening = 3.0f;   // a kernel more, in microseconds
+    constexpr float kWidening = 3.0f;  // a kernel more, in microseconds
     const ConvolutionProblem narrow = narrowed(p);
-    if (const auto other = device.convolutions().choose(narrow); other && other->microseconds + kWidening < best)
+    if (const auto other = device.convolutions().choose(narrow);
+        other && other->microseconds + kWidening < best)
       choice = library_choice(*other, kLibraryNarrow, weight_bytes(narrow));
   }
-  if (choice.knobs[0] != kLibrary || has_bias(context.node)) device.kernels().request(specialise(context.graph, context.node, p));
+  if (choice.knobs[0] != kLibrary || has_bias(context.node))
+    device.kernels().request(specialise(context.graph, context.node, p));
   return choice;
 }
 
@@ -119,16 +126,16 @@ void bind_direct(LaunchList& list, const BindContext& context, const Convolution
   std::byte *const *in = context.inputs.data(), *out = context.outputs[0];
   switch (p.kind) {
     case ConvolutionKind::forward:
-      list.kernel(module, "conv_forward", grid_for(device, p.n * p.p * p.q * p.k, kThreads, 32), {kThreads}, in[0], in[1],
-                  has_bias(context.node) ? in[2] : nullptr, out);
+      list.kernel(module, "conv_forward", grid_for(device, p.n * p.p * p.q * p.k, kThreads, 32), {kThreads},
+                  in[0], in[1], has_bias(context.node) ? in[2] : nullptr, out);
       break;
     case ConvolutionKind::backward_data:
-      list.kernel(module, "conv_backward_data", grid_for(device, p.n * p.h * p.w * p.c, kThreads, 32), {kThreads}, in[0],
-                  in[1], out);
+      list.kernel(module, "conv_backward_data", grid_for(device, p.n * p.h * p.w * p.c, kThreads, 32),
+                  {kThreads}, in[0], in[1], out);
       break;
     case ConvolutionKind::backward_weights:
-      list.kernel(module, "conv_backward_weights", {unsigned(p.k * p.r * p.s * (p.c / p.groups))}, {kThreads}, in[0],
-                  in[1], out);
+      list.kernel(module, "conv_backward_weights", {unsigned(p.k * p.r * p.s * (p.c / p.groups))}, {kThreads},
+                  in[0], in[1], out);
       break;
   }
 }
@@ -146,13 +153,16 @@ void bind_library(LaunchList& list, const BindContext& context, const Convolutio
   std::byte *const *in = context.inputs.data(), *out = context.outputs[0];
   std::byte *x = in[0], *w = in[1], *y = out;
   if (p.kind == ConvolutionKind::backward_data) y = in[0], x = out;
-  if (p.kind == ConvolutionKind::backward_weights) y = in[1], w = form == kLibraryNarrow ? context.workspace : out;
+  if (p.kind == ConvolutionKind::backward_weights)
+    y = in[1], w = form == kLibraryNarrow ? context.workspace : out;
   std::byte* workspace = context.workspace + extra;
   list.call([&library, plan, x, w, y, workspace] { library.execute(*plan, x, w, y, workspace); });
   if (form == kLibraryNarrow)
-    list.kernel(module, "widen", grid_for(device, p.k * p.r * p.s * (p.c / p.groups), kThreads), {kThreads}, w, out);
+    list.kernel(module, "widen", grid_for(device, p.k * p.r * p.s * (p.c / p.groups), kThreads), {kThreads},
+                w, out);
   if (has_bias(context.node))
-    list.kernel(module, "add_bias", grid_for(device, p.n * p.p * p.q * p.k / 4, kThreads), {kThreads}, out, in[2]);
+    list.kernel(module, "add_bias", grid_for(device, p.n * p.p * p.q * p.k / 4, kThreads), {kThreads}, out,
+                in[2]);
 }
 
 std::unique_ptr<Kernel> bind(const BindContext& context) {
@@ -161,10 +171,13 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   require(!context.choice.knobs.empty(), "{}: a choice without its form", context.node.name);
   const Form form = Form(context.choice.knobs[0]);
   std::shared_ptr<CompiledModule> module;
-  if (form != kLibrary || has_bias(context.node)) module = device.kernels().request(specialise(context.graph, context.node, p));
+  if (form != kLibrary || has_bias(context.node))
+    module = device.kernels().request(specialise(context.graph, context.node, p));
   auto list = std::make_unique<LaunchList>(device);
-  if (form == kDirect) bind_direct(*list, context, p, std::move(module));
-  else bind_library(*list, context, p, form, module);
+  if (form == kDirect)
+    bind_direct(*list, context, p, std::move(module));
+  else
+    bind_library(*list, context, p, form, module);
   return list;
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 using namespace cuda;
 constexpr int64_t kRowsPerBlock = 8;
-constexpr uint64_t kRowResultBytes = 12;   // as in cross_entropy.cu
+constexpr uint64_t kRowResultBytes = 12;  // as in cross_entropy.cu
 
 KernelSource specialise(const Graph& graph, const Node& node, DType gradient) {
   const auto& a = node.as<CrossEntropyAttributes>();
@@ -36,11 +36,14 @@ NodeChoice prepare(const PrepareContext& context) {
 std::unique_ptr<Kernel> bind(const BindContext& context) {
   CudaDevice& device = cuda_device(context.device);
   const auto module = device.kernels().request(specialise(context.graph, context.node, DType::f32));
-  const auto output = [&context](size_t i) { return i < context.outputs.size() ? context.outputs[i] : nullptr; };
+  const auto output = [&context](size_t i) {
+    return i < context.outputs.size() ? context.outputs[i] : nullptr;
+  };
   auto list = std::make_unique<LaunchList>(device);
-  list->kernel(module, "rows", row_blocks(context.graph, context.node), {32, kRowsPerBlock}, context.inputs[0],
-               context.inputs[1], context.workspace);
-  list->kernel(module, "total", {1}, {256}, context.workspace, context.inputs[2], output(0), output(1), output(2));
+  list->kernel(module, "rows", row_blocks(context.graph, context.node), {32, kRowsPerBlock},
+               context.inputs[0], context.inputs[1], context.workspace);
+  list->kernel(module, "total", {1}, {256}, context.workspace, context.inputs[2], output(0), output(1),
+               output(2));
   return list;
 }
 
@@ -56,8 +59,8 @@ std::unique_ptr<Kernel> bind_backward(const BindContext& context) {
   const auto module = device.kernels().request(specialise(context.graph, context.node, type));
   std::byte* loss_scale = context.inputs.size() > 3 ? context.inputs[3] : nullptr;
   auto list = std::make_unique<LaunchList>(device);
-  list->kernel(module, "backward", row_blocks(context.graph, context.node), {32, kRowsPerBlock}, context.inputs[0],
-               context.inputs[1], context.inputs[2], loss_scale, context.outputs[0]);
+  list->kernel(module, "backward", row_blocks(context.graph, context.node), {32, kRowsPerBlock},
+               context.inputs[0], context.inputs[1], context.inputs[2], loss_scale, context.outputs[0]);
   return list;
 }
 

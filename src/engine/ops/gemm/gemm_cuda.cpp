@@ -12,7 +12,7 @@ namespace {
 
 using namespace cuda;
 constexpr int kThreads = 256;
-constexpr size_t kMostWorkspace = 32 << 20;   // what the library's own guide gives Hopper
+constexpr size_t kMostWorkspace = 32 << 20;  // what the library's own guide gives Hopper
 constexpr size_t kAlgorithmWords = sizeof(cublasLtMatmulAlgo_t) / sizeof(int64_t);
 enum Form : int64_t { kDirect, kLibrary };
 
@@ -62,10 +62,14 @@ KernelSource specialise(const Problem& p) {
 
 cudaDataType_t library_type(DType type) {
   switch (type) {
-    case DType::f32: return CUDA_R_32F;
-    case DType::f16: return CUDA_R_16F;
-    case DType::bf16: return CUDA_R_16BF;
-    default: fail(StatusCode::internal, "no matrix product of {}", name_of(type));
+    case DType::f32:
+      return CUDA_R_32F;
+    case DType::f16:
+      return CUDA_R_16F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    default:
+      fail(StatusCode::internal, "no matrix product of {}", name_of(type));
   }
 }
 
@@ -99,8 +103,10 @@ class Description {
     const size_t workspace = kMostWorkspace;
     // Partial sums only as FP32 in the workspace.
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                         sizeof workspace);
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                                         sizeof reductions);
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
     const cublasStatus_t status =
@@ -110,11 +116,12 @@ class Description {
     return result;
   }
 
-  void run(cublasLtHandle_t handle, float alpha, const void* a, const void* b, void* y, const cublasLtMatmulAlgo_t& algorithm,
-           void* workspace, size_t workspace_bytes, cudaStream_t stream) const {
+  void run(cublasLtHandle_t handle, float alpha, const void* a, const void* b, void* y,
+           const cublasLtMatmulAlgo_t& algorithm, void* workspace, size_t workspace_bytes,
+           cudaStream_t stream) const {
     const float beta = 0;
-    REN_CUDA_CHECK(cublasLtMatmul(handle, operation_, &alpha, b, b_, a, a_, &beta, y, y_, y, y_, &algorithm, workspace,
-                                  workspace_bytes, stream));
+    REN_CUDA_CHECK(cublasLtMatmul(handle, operation_, &alpha, b, b_, a, a_, &beta, y, y_, y, y_, &algorithm,
+                                  workspace, workspace_bytes, stream));
   }
 
  private:
@@ -123,7 +130,8 @@ class Description {
     REN_CUDA_CHECK(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value));
   }
   static void layout(cublasLtMatrixLayout_t& target, DType type, int64_t rows, int64_t columns) {
-    REN_CUDA_CHECK(cublasLtMatrixLayoutCreate(&target, library_type(type), uint64_t(rows), uint64_t(columns), rows));
+    REN_CUDA_CHECK(
+        cublasLtMatrixLayoutCreate(&target, library_type(type), uint64_t(rows), uint64_t(columns), rows));
   }
 
   cublasLtMatmulDesc_t operation_ = nullptr;
@@ -156,7 +164,8 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
     list->kernel(device.kernels().request(specialise(p)), "gemm", grid, {kThreads}, a, b, bias, y);
     return list;
   }
-  require(context.choice.knobs.size() == 1 + kAlgorithmWords, "{}: a choice without its algorithm", context.node.name);
+  require(context.choice.knobs.size() == 1 + kAlgorithmWords, "{}: a choice without its algorithm",
+          context.node.name);
   cublasLtMatmulAlgo_t algorithm;
   std::memcpy(&algorithm, &context.choice.knobs[1], sizeof algorithm);
   auto description = std::make_shared<Description>(p);

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "engine/device/cuda/launch.h"
-#include "engine/device/cuda/operands.h"
+#include "engine/ops/support/operands_cuda.h"
 
 namespace ren {
 namespace {
@@ -33,7 +33,8 @@ std::string record_tables() {
     offsets += fmt::format("{}, ", record_offset(Scalar(i)) / 4);
     components += fmt::format("{}, ", kScalars[i].components);
   }
-  return fmt::format("__constant__ const int kOffset[] = {{{}}}, kComponents[] = {{{}}};\n", offsets, components);
+  return fmt::format("__constant__ const int kOffset[] = {{{}}}, kComponents[] = {{{}}};\n", offsets,
+                     components);
 }
 
 int64_t record_scalars() {
@@ -78,8 +79,8 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
     return result;
   };
   auto list = std::make_unique<LaunchList>(device);
-  list->kernel_of_pointers(device.kernels().request(s.source), "load_batch", grid_for(device, s.vectors, kThreads),
-                           {kThreads}, {})
+  list->kernel_of_pointers(device.kernels().request(s.source), "load_batch",
+                           grid_for(device, s.vectors, kThreads), {kThreads}, {})
       .add_array(pointers(context.inputs, 0, 3))
       .add_array(pointers(context.inputs, 3, 3))
       .add(context.inputs[6])

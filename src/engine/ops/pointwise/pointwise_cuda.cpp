@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "engine/device/cuda/launch.h"
-#include "engine/device/cuda/operands.h"
+#include "engine/ops/support/operands_cuda.h"
 #include "engine/pointwise/cuda_source.h"
 
 namespace ren {

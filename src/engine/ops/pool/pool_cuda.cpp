@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "engine/device/cuda/launch.h"
-#include "engine/device/cuda/operands.h"
 #include "engine/ops/pool/pool.h"
+#include "engine/ops/support/operands_cuda.h"
 
 namespace ren {
 namespace {
@@ -23,7 +23,8 @@ struct Specialised {
 };
 
 Specialised specialise(const PoolAttributes& a, const Shape& in, const Shape& out, const Types& types) {
-  const int width = power_of_two_in(in.c, std::min(elements_in_16_bytes(types.x), elements_in_16_bytes(types.dy)));
+  const int width =
+      power_of_two_in(in.c, std::min(elements_in_16_bytes(types.x), elements_in_16_bytes(types.dy)));
   Specialised s;
   s.input_vectors = in.elements() / width;
   s.output_vectors = out.elements() / width;
@@ -99,7 +100,8 @@ std::unique_ptr<Kernel> bind_backward(const BindContext& context) {
   if (context.node.op == Op::average_pool_backward)
     list->kernel(module, "average_pool_backward", grid, {kThreads}, context.inputs[0], context.outputs[0]);
   else
-    list->kernel(module, "max_pool_backward", grid, {kThreads}, context.inputs[0], context.inputs[1], context.outputs[0]);
+    list->kernel(module, "max_pool_backward", grid, {kThreads}, context.inputs[0], context.inputs[1],
+                 context.outputs[0]);
   return list;
 }
 

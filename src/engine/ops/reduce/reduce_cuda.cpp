@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "engine/device/cuda/launch.h"
-#include "engine/device/cuda/operands.h"
+#include "engine/ops/support/operands_cuda.h"
 #include "engine/pointwise/cuda_source.h"
 
 namespace ren {
@@ -23,16 +23,19 @@ Extents extents_of(const Shape& full, const ReduceAttributes& a, const Node& nod
   const int64_t sizes[] = {full.n, full.h, full.w, full.c};
   const bool kept[] = {a.n, a.h, a.w, a.c};
   Extents e;
-  int part = 0;   // 0: in K, 1: in R, 2: in C
+  int part = 0;  // 0: in K, 1: in R, 2: in C
   for (int d = 0; d < 4; ++d) {
     if (sizes[d] == 1) continue;
     if (!kept[d] && part == 2)
-      throw Error(StatusCode::unsupported, "no kernel reduces dimensions on both sides of one that stays", "reduce", node.name);
-    if (!kept[d]) part = 1;
-    else if (part == 1) part = 2;
+      throw Error(StatusCode::unsupported, "no kernel reduces dimensions on both sides of one that stays",
+                  "reduce", node.name);
+    if (!kept[d])
+      part = 1;
+    else if (part == 1)
+      part = 2;
     (part == 0 ? e.k : part == 1 ? e.r : e.c) *= sizes[d];
   }
-  if (part == 0) std::swap(e.k, e.c);   // nothing is summed: columns of one row
+  if (part == 0) std::swap(e.k, e.c);  // nothing is summed: columns of one row
   return e;
 }
 
@@ -49,7 +52,8 @@ int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 
 // Pieces of R, each a multiple of `step` elements, so that about `wanted` blocks run in all.
 int64_t chunk_of(int64_t r, int64_t step, int64_t blocks, int64_t wanted) {
-  const int64_t splits = std::clamp<int64_t>(wanted / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(r / (step * 8), 1));
+  const int64_t splits =
+      std::clamp<int64_t>(wanted / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(r / (step * 8), 1));
   return round_up(divide_up(r, splits), step);
 }
 
@@ -61,7 +65,8 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   const bool columns = e.c > 1 || e.r == 1;
 
   int width = std::min(operands.widest(operands.natural_width()), power_of_two_in(columns ? e.c : e.r, 8));
-  while (width > 1 && elements / width < int64_t(device.processors()) * 256) width /= 2;   // lanes before width
+  while (width > 1 && elements / width < int64_t(device.processors()) * 256)
+    width /= 2;  // lanes before width
 
   Specialised s;
   s.outputs = int64_t(attributes.expression.outputs.size());
@@ -125,16 +130,16 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   require(s.workspace() <= context.choice.workspace_bytes, "{}: workspace too small", context.node.name);
   const auto module = device.kernels().request(s.source);
   const auto& expression = context.node.as<ReduceAttributes>().expression;
-  const std::vector<std::byte*> operands(context.inputs.begin(),
-                                         context.inputs.begin() + expression.inputs + expression.uses_random());
+  const std::vector<std::byte*> operands(
+      context.inputs.begin(), context.inputs.begin() + expression.inputs + expression.uses_random());
   const std::vector<std::byte*> outputs(context.outputs.begin(), context.outputs.end());
   auto list = std::make_unique<LaunchList>(device);
   auto& step = list->kernel_of_pointers(module, "reduce", s.grid, s.block, operands);
   step.add_array(outputs);
   step.add(context.workspace);
   if (s.splits > 1) {
-    auto& finish = list->kernel_of_pointers(module, "finish", {unsigned(divide_up(s.results, 32)), unsigned(s.outputs)},
-                                            {32, 8}, {});
+    auto& finish = list->kernel_of_pointers(
+        module, "finish", {unsigned(divide_up(s.results, 32)), unsigned(s.outputs)}, {32, 8}, {});
     finish.add_array(outputs);
     finish.add(context.workspace);
   }

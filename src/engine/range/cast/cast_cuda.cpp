@@ -22,13 +22,13 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   CudaDevice& device = cuda_device(context.device);
   const auto& a = context.node.as<RangeAttributes>();
   const RegionSpan &source = context.regions[size_t(a.source)], &target = context.regions[size_t(a.target)];
-  const uint64_t vectors = source.bytes / 32;   // 8 elements each; slots are multiples of 512 bytes
-  require(vectors * 8 * size_of(a.target_type) <= target.bytes, "range_cast: {} does not fit {}", name_of(a.source),
-          name_of(a.target));
+  const uint64_t vectors = source.bytes / 32;  // 8 elements each; slots are multiples of 512 bytes
+  require(vectors * 8 * size_of(a.target_type) <= target.bytes, "range_cast: {} does not fit {}",
+          name_of(a.source), name_of(a.target));
   auto list = std::make_unique<LaunchList>(device);
   if (vectors > 0)
-    list->kernel(device.kernels().request(specialise(context.node)), "range_cast", grid_for(device, int64_t(vectors), 256),
-                 {256}, source.base, target.base, vectors);
+    list->kernel(device.kernels().request(specialise(context.node)), "range_cast",
+                 grid_for(device, int64_t(vectors), 256), {256}, source.base, target.base, vectors);
   return list;
 }
 

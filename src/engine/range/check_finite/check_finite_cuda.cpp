@@ -32,8 +32,8 @@ std::unique_ptr<Kernel> bind_check(const BindContext& context) {
   auto list = std::make_unique<LaunchList>(device);
   list->fill_zero(overflow, sizeof(float));
   if (vectors > 0)
-    list->kernel(device.kernels().request(specialise(nullptr)), "check_finite", grid_for(device, int64_t(vectors), 256), {256},
-                 span.base, scale, overflow, vectors);
+    list->kernel(device.kernels().request(specialise(nullptr)), "check_finite",
+                 grid_for(device, int64_t(vectors), 256), {256}, span.base, scale, overflow, vectors);
   return list;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr uint64_t kChunkElements = 4096;   // 16 turns of a block
+constexpr uint64_t kChunkElements = 4096;  // 16 turns of a block
 
 // As in optimizer.cu.
 struct alignas(32) Chunk {
@@ -24,8 +24,8 @@ std::vector<Chunk> chunks_of(std::span<const Segment> segments) {
   for (const Segment& s : segments) {
     if (s.flags & kFrozen) continue;
     for (uint64_t at = 0; at < s.elements; at += kChunkElements)
-      chunks.push_back({s.offset / 4 + at, uint32_t(std::min(kChunkElements, s.elements - at)), s.learning_rate,
-                        s.weight_decay, 0});
+      chunks.push_back({s.offset / 4 + at, uint32_t(std::min(kChunkElements, s.elements - at)),
+                        s.learning_rate, s.weight_decay, 0});
   }
   return chunks;
 }
@@ -55,8 +55,9 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   };
   std::byte* overflow = context.inputs.size() > 3 ? context.inputs[3] : nullptr;
   list->kernel(device.kernels().request(specialise(a)), "range_sgd", {unsigned(chunks.size())}, {256},
-               list->table(chunks), region(true, Region::W), region(true, Region::G), region(a.use_momentum, Region::M),
-               region(a.has_copy, Region::A), context.inputs[0], context.inputs[1], context.inputs[2], overflow);
+               list->table(chunks), region(true, Region::W), region(true, Region::G),
+               region(a.use_momentum, Region::M), region(a.has_copy, Region::A), context.inputs[0],
+               context.inputs[1], context.inputs[2], overflow);
   return list;
 }
 

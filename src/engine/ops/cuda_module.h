@@ -12,9 +12,10 @@ namespace ren {
 constexpr int kModuleRevision = 1;
 constexpr int module_abi() {
   uint64_t hash = kModuleRevision;
-  for (const uint64_t fact : {sizeof(Tensor), sizeof(Node), sizeof(Graph), sizeof(Parameter), sizeof(NodeChoice),
-                              sizeof(BindContext), sizeof(PrepareContext), sizeof(Segment), sizeof(Backend),
-                              sizeof(Error), size_t(kOps), size_t(kRegions), size_t(kScalarCount), size_t(__GNUC__)})
+  for (const uint64_t fact :
+       {sizeof(Tensor), sizeof(Node), sizeof(Graph), sizeof(Parameter), sizeof(NodeChoice),
+        sizeof(BindContext), sizeof(PrepareContext), sizeof(Segment), sizeof(Backend), sizeof(Error),
+        size_t(kOps), size_t(kRegions), size_t(kScalarCount), size_t(__GNUC__)})
     hash = hash * 1099511628211u + fact;
   return int(hash & 0x7fffffff);
 }

@@ -22,7 +22,7 @@ class Operands {
   const Shape& full() const { return full_; }
   // The largest power of two, up to `limit`, that keeps every access inside one run of neighbours.
   int widest(int limit) const;
-  int natural_width() const { return natural_width_; }   // elements in 16 bytes of the narrowest operand
+  int natural_width() const { return natural_width_; }  // elements in 16 bytes of the narrowest operand
 
   // "const f16* x0, const f32* x1, const int* random_state," - each followed by a comma
   std::string parameters() const;
@@ -31,20 +31,20 @@ class Operands {
   // The statements of element e + v, and one text for each output.
   std::string evaluate(std::vector<std::string>& outputs) const;
   size_t count() const { return operands_.size(); }
-  bool random() const { return random_; }   // the input after the operands is the random state
+  bool random() const { return random_; }  // the input after the operands is the random state
 
  private:
   struct Operand {
     DType type;
     Shape shape;
-    std::vector<int64_t> strides;   // by merged dimension; 0: repeats
+    std::vector<int64_t> strides;  // by merged dimension; 0: repeats
     bool full = false;
   };
   std::string offset(const Operand& operand) const;
 
   const Expression& expression_;
   Shape full_;
-  std::vector<int64_t> extents_;    // merged dimensions, outermost first
+  std::vector<int64_t> extents_;  // merged dimensions, outermost first
   std::vector<Operand> operands_;
   int natural_width_ = 4;
   bool random_ = false;

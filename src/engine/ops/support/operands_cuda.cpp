@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/device/cuda/operands.h"
+#include "engine/ops/support/operands_cuda.h"
 
 #include <fmt/format.h>
 
@@ -44,7 +44,8 @@ Operands::Operands(const Graph& graph, const Node& node, const Expression& expre
       require(own == 1 || own == all[size_t(d)], "{}: operands of different sizes", node.name);
       repeats.push_back(own == 1);
     }
-    if (!extents_.empty() && repeats == previous) extents_.back() *= all[size_t(d)];
+    if (!extents_.empty() && repeats == previous)
+      extents_.back() *= all[size_t(d)];
     else {
       extents_.push_back(all[size_t(d)]);
       for (size_t i = 0; i < operands_.size(); ++i) operands_[i].strides.push_back(repeats[i] ? 0 : 1);
@@ -64,11 +65,14 @@ Operands::Operands(const Graph& graph, const Node& node, const Expression& expre
   }
 }
 
-int Operands::widest(int limit) const { return extents_.empty() ? 1 : power_of_two_in(extents_.back(), limit); }
+int Operands::widest(int limit) const {
+  return extents_.empty() ? 1 : power_of_two_in(extents_.back(), limit);
+}
 
 std::string Operands::parameters() const {
   std::string text;
-  for (size_t i = 0; i < operands_.size(); ++i) text += fmt::format("const {}* x{}, ", name_of(operands_[i].type), i);
+  for (size_t i = 0; i < operands_.size(); ++i)
+    text += fmt::format("const {}* x{}, ", name_of(operands_[i].type), i);
   if (random_) text += "const int* random_state, ";
   return text;
 }
@@ -94,8 +98,11 @@ std::string Operands::loads(int width) const {
     const Operand& o = operands_[i];
     const std::string from = fmt::format("x{} + ({})", i, offset(o));
     const bool vector = !o.strides.empty() && o.strides.back() != 0;
-    if (vector) text += fmt::format("const Vec<{0}, {1}> a{2} = Vec<{0}, {1}>::load({3});\n", name_of(o.type), width, i, from);
-    else text += fmt::format("const float a{} = load_one({});\n", i, from);
+    if (vector)
+      text += fmt::format("const Vec<{0}, {1}> a{2} = Vec<{0}, {1}>::load({3});\n", name_of(o.type), width, i,
+                          from);
+    else
+      text += fmt::format("const float a{} = load_one({});\n", i, from);
   }
   return text;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What librenaissance_cuda.so shows of itself: one table of functions.
-#include "engine/device/cuda/module.h"
+#include "engine/ops/cuda_module.h"
 
 #include "engine/device/cuda/cuda_device.h"
 
@@ -17,10 +17,12 @@ namespace ren {
 namespace {
 
 #define REN_CUDA_ROW_NONE(name) \
-  case Op::name: return nullptr;
+  case Op::name:                \
+    return nullptr;
 #define REN_CUDA_ROW_CPU(name) REN_CUDA_ROW_NONE(name)
 #define REN_CUDA_ROW_CPU_CUDA(name) \
-  case Op::name: return &name##_cuda();
+  case Op::name:                    \
+    return &name##_cuda();
 
 const OpBackend* cuda_kernels(Op op) {
   switch (op) {
