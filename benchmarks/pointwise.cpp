@@ -18,9 +18,7 @@ namespace {
 // One node with memory of its own, filled with numbers around 1.
 class Bench {
  public:
-  TensorId operand(Shape shape, DType type) {
-    return builder_.tensor("x", {shape, type});
-  }
+  TensorId operand(Shape shape, DType type) { return builder_.tensor("x", {shape, type}); }
   void add(Op op, std::vector<TensorId> inputs, AttributesPtr attributes) {
     emit(builder_, op, "node", std::move(inputs), std::move(attributes));
   }
@@ -68,7 +66,8 @@ void pointwise(benchmark::State& state, Expression e, const std::vector<Shape>& 
   const Shape full = shape_of(state);
   const DType type = type_of(state);
   for (const Shape& s : shapes) inputs.push_back(bench.operand(s, s == full ? type : DType::f32));
-  bench.add(Op::pointwise, inputs, std::make_shared<PointwiseAttributes>(std::move(e), std::vector<DType>{type}));
+  bench.add(Op::pointwise, inputs,
+            std::make_shared<PointwiseAttributes>(std::move(e), std::vector<DType>{type}));
   bench.run(state);
 }
 
@@ -122,7 +121,9 @@ void dropout(benchmark::State& state) {
 }
 
 // The backward of batch normalisation and ReLU: dy where y > 0, its sum and its sum with x^.
-Value masked(ExpressionBuilder& e) { return e.select(e.less(e.constant(0), e.input(0)), e.input(1), e.constant(0)); }
+Value masked(ExpressionBuilder& e) {
+  return e.select(e.less(e.constant(0), e.input(0)), e.input(1), e.constant(0));
+}
 Value normalised(ExpressionBuilder& e) { return e.mul(e.sub(e.input(2), e.input(3)), e.input(4)); }
 
 void batch_norm_relu_sums(benchmark::State& state) {
@@ -134,8 +135,8 @@ void batch_norm_relu_sums(benchmark::State& state) {
   for (const Shape& s : {full, full, full, channels, channels})
     inputs.push_back(bench.operand(s, s == full ? type_of(state) : DType::f32));
   bench.add(Op::reduce, inputs,
-            std::make_shared<ReduceAttributes>(e.finish({dy, e.mul(dy, normalised(e))}, 5), ReduceKind::sum, false,
-                                               false, false, true));
+            std::make_shared<ReduceAttributes>(e.finish({dy, e.mul(dy, normalised(e))}, 5), ReduceKind::sum,
+                                               false, false, false, true));
   bench.run(state);
 }
 
@@ -152,7 +153,8 @@ void bias_gradient(benchmark::State& state) {
   ExpressionBuilder e;
   Bench bench;
   bench.add(Op::reduce, {bench.operand(shape_of(state), type_of(state))},
-            std::make_shared<ReduceAttributes>(e.finish({e.input(0)}, 1), ReduceKind::sum, false, false, false, true));
+            std::make_shared<ReduceAttributes>(e.finish({e.input(0)}, 1), ReduceKind::sum, false, false,
+                                               false, true));
   bench.run(state);
 }
 
@@ -160,15 +162,15 @@ void row_sums(benchmark::State& state) {
   ExpressionBuilder e;
   Bench bench;
   bench.add(Op::reduce, {bench.operand(shape_of(state), type_of(state))},
-            std::make_shared<ReduceAttributes>(e.finish({e.mul(e.input(0), e.input(0))}, 1), ReduceKind::sum, true,
-                                               true, true, false));
+            std::make_shared<ReduceAttributes>(e.finish({e.mul(e.input(0), e.input(0))}, 1), ReduceKind::sum,
+                                               true, true, true, false));
   bench.run(state);
 }
 
 // batch, height = width, channels, 0 for f32 or 1 for bf16
 void sizes(benchmark::internal::Benchmark* b) {
   b->Unit(benchmark::kMicrosecond);
-  if (compute_threads() > 1) b->UseRealTime();   // one thread's own time is what others don't disturb
+  if (compute_threads() > 1) b->UseRealTime();  // one thread's own time is what others don't disturb
   b->ArgNames({"n", "hw", "c", "bf16"});
   b->Args({16, 56, 256, 0})->Args({16, 14, 1024, 0})->Args({32, 32, 16, 0})->Args({16, 56, 256, 1});
 }

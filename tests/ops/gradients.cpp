@@ -69,7 +69,7 @@ void expect_gradients(Case c, const std::vector<TensorId>& wanted, std::vector<i
     for (double v : exact) largest = std::max(largest, std::fabs(v));
     // FP32 arithmetic on numbers of that size, a few hundred of them summed.
     expect_close(fast, exact, 1e-5, largest, "gradient of " + copy.graph.at(x).name + " on the CPU");
-    for (size_t i = 0; i < exact.size(); i += 1 + exact.size() / 40) {   // about forty of them
+    for (size_t i = 0; i < exact.size(); i += 1 + exact.size() / 40) {  // about forty of them
       const double h = 1e-5, at = copy.given.at(x)[i];
       Case shifted;
       shifted.graph = copy.graph;

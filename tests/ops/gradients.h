@@ -17,7 +17,7 @@ class Gradients final : public GradientContext {
   TensorId output_gradient(size_t output) override { return output_gradients.at(output); }
   bool wants(size_t input) const override;
   void set_gradient(size_t input, TensorId contribution) override;
-  TensorId of(TensorId input) const;   // kNoTensor: none came
+  TensorId of(TensorId input) const;  // kNoTensor: none came
 
   std::vector<TensorId> output_gradients;
 
@@ -29,6 +29,7 @@ class Gradients final : public GradientContext {
 // Compares the gradients of the first node, by the references in double and by the CPU kernels,
 // with central differences of its reference. `nodes`: how many there are already when gradients were
 // appended before.
-void expect_gradients(Case c, const std::vector<TensorId>& wanted, std::vector<int> flowing = {}, size_t nodes = 0);
+void expect_gradients(Case c, const std::vector<TensorId>& wanted, std::vector<int> flowing = {},
+                      size_t nodes = 0);
 
 }  // namespace ren::test

@@ -65,14 +65,17 @@ TEST_P(PointwiseShapes, AgreesWithTheReference) {
   EXPECT_EQ(c.graph.at(y[1]).type(), (TensorType{s.full, DType::f32}));
   const auto wanted = c.run_reference(), found = c.run_cpu();
   // A few FP32 roundings of numbers up to 2, then one to the output's type.
-  for (TensorId id : y) expect_close(found.at(id), wanted.at(id), type_tolerance(c.graph.at(id).dtype), 8, "y");
+  for (TensorId id : y)
+    expect_close(found.at(id), wanted.at(id), type_tolerance(c.graph.at(id).dtype), 8, "y");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PointwiseShapes,
                          testing::Combine(testing::ValuesIn(kShapes),
-                                          testing::Values(DType::f32, DType::f16, DType::bf16), testing::Bool()),
+                                          testing::Values(DType::f32, DType::f16, DType::bf16),
+                                          testing::Bool()),
                          [](const auto& info) {
-                           return fmt::format("{}_{}_{}", std::get<0>(info.param).name, name_of(std::get<1>(info.param)),
+                           return fmt::format("{}_{}_{}", std::get<0>(info.param).name,
+                                              name_of(std::get<1>(info.param)),
                                               std::get<2>(info.param) ? "last" : "first");
                          });
 
@@ -85,15 +88,18 @@ TEST(Pointwise, RepeatsOperandsConstantsAndOutputs) {
     const TensorId x = c.input("x", {2, 3, 3, 10}, type, 1), z = c.input("z", {1, 1, 1, 10}, type, 2);
     const auto outputs = c.add(Op::pointwise, {x, z}, pointwise(expression, std::vector<DType>(5, type)));
     const auto wanted = c.run_reference(), found = c.run_cpu();
-    for (TensorId id : outputs) expect_close(found.at(id), wanted.at(id), 3 * type_tolerance(type), 0.1, "output");
+    for (TensorId id : outputs)
+      expect_close(found.at(id), wanted.at(id), 3 * type_tolerance(type), 0.1, "output");
   }
 }
 
 TEST(Pointwise, AnOperandMayServeForItsShapeAlone) {
   ExpressionBuilder e;
   Case c;
-  const TensorId x = c.input("x", {1, 1, 1, 10}, DType::f32, 1), z = c.input("z", {2, 3, 3, 10}, DType::f32, 2);
-  const TensorId y = c.add(Op::pointwise, {x, z}, pointwise(e.finish({e.apply(Prim::neg, e.input(0))}, 2)))[0];
+  const TensorId x = c.input("x", {1, 1, 1, 10}, DType::f32, 1),
+                 z = c.input("z", {2, 3, 3, 10}, DType::f32, 2);
+  const TensorId y =
+      c.add(Op::pointwise, {x, z}, pointwise(e.finish({e.apply(Prim::neg, e.input(0))}, 2)))[0];
   EXPECT_EQ(c.graph.at(y).shape, (Shape{2, 3, 3, 10}));
   expect_close(c.run_cpu().at(y), c.run_reference().at(y), 0, 0, "y");
 }
@@ -102,7 +108,8 @@ TEST(Pointwise, UnwantedOutputsAreNotWritten) {
   Case c;
   const TensorId x = c.input("x", {2, 3, 3, 10}, DType::f32, 1);
   ExpressionBuilder e;
-  const auto y = c.add(Op::pointwise, {x}, pointwise(e.finish({e.apply(Prim::exp, e.input(0)), e.input(0)}, 1)));
+  const auto y =
+      c.add(Op::pointwise, {x}, pointwise(e.finish({e.apply(Prim::exp, e.input(0)), e.input(0)}, 1)));
   c.graph.nodes[0].outputs[0] = kNoTensor;
   expect_close(c.run_cpu().at(y[1]), c.run_reference().at(y[1]), 0, 0, "y");
 }
@@ -123,7 +130,8 @@ TEST(Pointwise, PropagatesNaNAndInfinity) {
 Expression dropout(bool per_sample) {
   ExpressionBuilder e;
   const Value kept = e.less(e.uniform(per_sample ? 8 : 9, per_sample), e.constant(0.75));
-  return e.finish({e.select(kept, e.mul(e.input(0), e.constant(1 / 0.75)), e.constant(0)), e.uniform(3, false)}, 1);
+  return e.finish(
+      {e.select(kept, e.mul(e.input(0), e.constant(1 / 0.75)), e.constant(0)), e.uniform(3, false)}, 1);
 }
 
 TEST(Pointwise, DrawsTheNumbersOfTheDefinition) {
@@ -171,7 +179,8 @@ TEST(Pointwise, OutputsMayTakeTheOperandsPlace) {
   // Each output would spoil the other's operand if it were stored too early.
   ExpressionBuilder e;
   const Value x = e.input(0), z = e.input(1), sum = e.add(x, z);
-  const Expression expression = e.finish({e.apply(Prim::tanh, sum), e.mul(e.sub(x, z), e.apply(Prim::exp, sum))}, 2);
+  const Expression expression =
+      e.finish({e.apply(Prim::tanh, sum), e.mul(e.sub(x, z), e.apply(Prim::exp, sum))}, 2);
   for (const DType type : {DType::f32, DType::f16}) {
     Case c;
     const Shape shape{2, 9, 5, 70};
@@ -202,10 +211,11 @@ TEST(Pointwise, OutputsMayTakeTheOperandsPlace) {
 
 TEST(Pointwise, DoesNotDependOnTheNumberOfThreads) {
   Case c;
-  const TensorId x = c.input("x", {4, 33, 31, 20}, DType::f32, 1), z = c.input("z", {4, 1, 1, 20}, DType::f32, 2);
+  const TensorId x = c.input("x", {4, 33, 31, 20}, DType::f32, 1),
+                 z = c.input("z", {4, 1, 1, 20}, DType::f32, 2);
   ExpressionBuilder e;
-  const TensorId y =
-      c.add(Op::pointwise, {x, z}, pointwise(e.finish({e.apply(Prim::tanh, e.mul(e.input(0), e.input(1)))}, 2)))[0];
+  const TensorId y = c.add(Op::pointwise, {x, z},
+                           pointwise(e.finish({e.apply(Prim::tanh, e.mul(e.input(0), e.input(1)))}, 2)))[0];
   const Values usual = c.run_cpu().at(y);
   for (const int threads : {1, 3, 5}) {
     set_compute_threads(threads);
@@ -283,7 +293,8 @@ TEST(PointwiseGradients, ASumHandsOnWhatItGets) {
 
 TEST(PointwiseGradients, HaveTheOperandsTypeButParametersFp32) {
   Case c;
-  const TensorId x = c.input("x", {2, 3, 4, 8}, DType::f16, 1), gate = c.input("gate", {2, 1, 1, 8}, DType::f16, 2);
+  const TensorId x = c.input("x", {2, 3, 4, 8}, DType::f16, 1),
+                 gate = c.input("gate", {2, 1, 1, 8}, DType::f16, 2);
   const TensorId scale = c.input("scale", {1, 1, 1, 8}, DType::f32, random_values(8, 3), Region::W);
   const TensorId whole = c.input("whole", {2, 3, 4, 8}, DType::f32, random_values(192, 4), Region::W);
   ExpressionBuilder e;
@@ -300,7 +311,8 @@ TEST(PointwiseGradients, ComparisonsPassNothing) {
   Case c;
   const TensorId x = c.input("x", {2, 3, 4, 5}, DType::f32, 1), z = c.input("z", {2, 3, 4, 5}, DType::f32, 2);
   ExpressionBuilder e;
-  c.add(Op::pointwise, {x, z}, pointwise(e.finish({e.mul(e.less(e.input(0), e.constant(0)), e.input(1))}, 2)));
+  c.add(Op::pointwise, {x, z},
+        pointwise(e.finish({e.mul(e.less(e.input(0), e.constant(0)), e.input(1))}, 2)));
   Gradients g(c, {x, z});
   EXPECT_EQ(g.of(x), kNoTensor);
   EXPECT_NE(g.of(z), kNoTensor);
@@ -310,7 +322,8 @@ TEST(PointwiseGradients, OutputsThatNothingFlowsIntoAreLeftOut) {
   Case c;
   const TensorId x = c.input("x", {2, 3, 4, 5}, DType::f32, 1);
   ExpressionBuilder e;
-  c.add(Op::pointwise, {x}, pointwise(e.finish({e.apply(Prim::exp, e.input(0)), e.apply(Prim::tanh, e.input(0))}, 1)));
+  c.add(Op::pointwise, {x},
+        pointwise(e.finish({e.apply(Prim::exp, e.input(0)), e.apply(Prim::tanh, e.input(0))}, 1)));
   Gradients g(c, {x}, {1});
   EXPECT_EQ(c.graph.nodes[1].as<PointwiseAttributes>().text(), "y0 = mul(x1, sub(1, mul(x0, x0)))");
   expect_gradients(c, {x}, {1}, 1);

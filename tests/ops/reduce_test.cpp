@@ -15,7 +15,8 @@ namespace {
 
 AttributesPtr reduce(Expression e, ReduceKind kind, const std::string& kept) {
   const auto keeps = [&](char letter) { return kept.find(letter) != std::string::npos; };
-  return std::make_shared<ReduceAttributes>(std::move(e), kind, keeps('n'), keeps('h'), keeps('w'), keeps('c'));
+  return std::make_shared<ReduceAttributes>(std::move(e), kind, keeps('n'), keeps('h'), keeps('w'),
+                                            keeps('c'));
 }
 
 // x0, and x0 * x1 + x2: what a normalisation's backward sums.
@@ -27,7 +28,7 @@ Expression two_sums() {
 struct Target {
   const char* name;
   Shape full;
-  Shape a, b;         // broadcast operands
+  Shape a, b;  // broadcast operands
   const char* kept;
 };
 
@@ -79,7 +80,8 @@ TEST_P(ReduceTargets, AgreesWithTheReference) {
   const auto& [t, type, kind] = GetParam();
   const std::string kept = t.kept;
   const auto extent = [&](char letter, int64_t e) { return kept.find(letter) == std::string::npos ? 1 : e; };
-  const Shape wanted_shape{extent('n', t.full.n), extent('h', t.full.h), extent('w', t.full.w), extent('c', t.full.c)};
+  const Shape wanted_shape{extent('n', t.full.n), extent('h', t.full.h), extent('w', t.full.w),
+                           extent('c', t.full.c)};
   const auto wanted = c.run_reference(), found = c.run_cpu();
   const int64_t terms = t.full.elements() / wanted_shape.elements();
   for (TensorId id : y) {
@@ -106,16 +108,19 @@ TEST_P(ReduceTargets, IsRightWithAnyNumberOfThreads) {
   for (const int threads : {1, 3, 7}) {
     set_compute_threads(threads);
     const auto found = c.run_cpu();
-    for (TensorId id : y) expect_close(found.at(id), wanted.at(id), 8 * 0x1p-24, std::sqrt(double(terms)), "y");
+    for (TensorId id : y)
+      expect_close(found.at(id), wanted.at(id), 8 * 0x1p-24, std::sqrt(double(terms)), "y");
   }
   set_compute_threads(0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReduceTargets,
-                         testing::Combine(testing::ValuesIn(kTargets), testing::Values(DType::f32, DType::f16),
+                         testing::Combine(testing::ValuesIn(kTargets),
+                                          testing::Values(DType::f32, DType::f16),
                                           testing::Values(ReduceKind::sum, ReduceKind::max)),
                          [](const auto& info) {
-                           return fmt::format("{}_{}_{}", std::get<0>(info.param).name, name_of(std::get<1>(info.param)),
+                           return fmt::format("{}_{}_{}", std::get<0>(info.param).name,
+                                              name_of(std::get<1>(info.param)),
                                               std::get<2>(info.param) == ReduceKind::sum ? "sum" : "max");
                          });
 
@@ -212,7 +217,8 @@ TEST(ReduceGradients, AMeanRepeatsItsShare) {
   Case c;
   ExpressionBuilder e;
   const TensorId x = c.input("x", {2, 3, 4, 5}, DType::f32, 1);
-  c.add(Op::reduce, {x}, reduce(e.finish({e.mul(e.input(0), e.constant(1.0 / 12))}, 1), ReduceKind::sum, "nc"));
+  c.add(Op::reduce, {x},
+        reduce(e.finish({e.mul(e.input(0), e.constant(1.0 / 12))}, 1), ReduceKind::sum, "nc"));
   expect_gradients(c, {x});
 }
 

@@ -20,48 +20,63 @@ double ulps(float found, double wanted) {
   if (std::isnan(wanted)) return std::isnan(found) ? 0 : 1e9;
   if (std::isinf(nearest)) return found == nearest || std::fabs(double(found)) > 3.4e38 ? 0 : 1e9;
   const float magnitude = std::max(std::fabs(nearest), std::numeric_limits<float>::min());
-  const double ulp = double(std::nextafter(magnitude, std::numeric_limits<float>::infinity())) - double(magnitude);
+  const double ulp =
+      double(std::nextafter(magnitude, std::numeric_limits<float>::infinity())) - double(magnitude);
   return std::fabs(double(found) - wanted) / ulp;
 }
 
-class VectorMath : public testing::TestWithParam<Prim> {};
+class VectorMath : public testing::TestWithParam<Prim> {
+ protected:
+  const std::vector<VectorMathVariant> variants = vector_math_variants();
+};
 
 // Floats of all magnitudes, by their bits: a prime stride visits about a million of them.
 TEST_P(VectorMath, IsWithinThreeUlps) {
   std::vector<float> x, y;
-  for (uint64_t bits = 0; bits < (1ull << 32); bits += 4099) x.push_back(std::bit_cast<float>(uint32_t(bits)));
+  for (uint64_t bits = 0; bits < (1ull << 32); bits += 4099)
+    x.push_back(std::bit_cast<float>(uint32_t(bits)));
   for (double v = -20; v < 20; v += 0.001) x.push_back(float(v));
   y.resize(x.size());
-  vector_math(GetParam(), x.data(), y.data(), int(x.size()));
-  double worst = 0;
-  float at = 0;
-  for (size_t i = 0; i < x.size(); ++i)
-    if (const double error = ulps(y[i], apply_prim(GetParam(), double(x[i]), 0, 0)); !(error <= worst))
-      worst = error, at = x[i];
-  EXPECT_LE(worst, 3) << name_of(GetParam()) << "(" << at << ")";
+  for (const VectorMathVariant& variant : variants) {
+    variant.run(GetParam(), x.data(), y.data(), int(x.size()));
+    double worst = 0;
+    float at = 0;
+    for (size_t i = 0; i < x.size(); ++i)
+      if (const double error = ulps(y[i], apply_prim(GetParam(), double(x[i]), 0, 0)); !(error <= worst))
+        worst = error, at = x[i];
+    EXPECT_LE(worst, 3) << variant.name << ": " << name_of(GetParam()) << "(" << at << ")";
+  }
 }
 
 TEST_P(VectorMath, GivesTheSameWhereverAnElementLies) {
   float x[67], whole[67];
   for (int i = 0; i < 67; ++i) x[i] = float(i - 30) * 0.37f;
-  vector_math(GetParam(), x, whole, 67);
-  for (int begin = 0; begin < 67; ++begin) {
-    float part[67];
-    vector_math(GetParam(), x + begin, part, 67 - begin);
-    ASSERT_EQ(std::memcmp(part, whole + begin, size_t(67 - begin) * sizeof(float)), 0) << "from " << begin;
+  for (const VectorMathVariant& variant : variants) {
+    variant.run(GetParam(), x, whole, 67);
+    for (int begin = 0; begin < 67; ++begin) {
+      float part[67];
+      variant.run(GetParam(), x + begin, part, 67 - begin);
+      ASSERT_EQ(std::memcmp(part, whole + begin, size_t(67 - begin) * sizeof(float)), 0)
+          << variant.name << " from " << begin;
+    }
   }
 }
 
 TEST_P(VectorMath, HandlesSpecialValues) {
-  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
   const float x[] = {infinity, -infinity, nan, 0.0f, -0.0f, 1e-45f, 3.4e38f, -3.4e38f};
   float y[8];
-  vector_math(GetParam(), x, y, 8);
-  for (int i = 0; i < 8; ++i) EXPECT_LE(ulps(y[i], apply_prim(GetParam(), double(x[i]), 0, 0)), 3) << x[i];
+  for (const VectorMathVariant& variant : variants) {
+    variant.run(GetParam(), x, y, 8);
+    for (int i = 0; i < 8; ++i)
+      EXPECT_LE(ulps(y[i], apply_prim(GetParam(), double(x[i]), 0, 0)), 3) << variant.name << " of " << x[i];
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, VectorMath,
-                         testing::Values(Prim::exp, Prim::log, Prim::tanh, Prim::erf, Prim::sigmoid, Prim::softplus),
+                         testing::Values(Prim::exp, Prim::log, Prim::tanh, Prim::erf, Prim::sigmoid,
+                                         Prim::softplus),
                          [](const testing::TestParamInfo<Prim>& info) { return name_of(info.param); });
 
 TEST(VectorUniform, HasTheDefinitionsBits) {
@@ -93,9 +108,11 @@ float apply_rounded(Prim prim, float a, float b, float c) {
       vector_math(prim, &a, &y, 1);
       return y;
     }
-    case Prim::rsqrt: return 1.0f / std::sqrt(a);
+    case Prim::rsqrt:
+      return 1.0f / std::sqrt(a);
     // One operation on floats in double, rounded once, is the float operation.
-    default: return float(apply_prim(prim, double(a), double(b), double(c)));
+    default:
+      return float(apply_prim(prim, double(a), double(b), double(c)));
   }
 }
 
@@ -118,11 +135,13 @@ std::vector<float> expected(const Expression& e, const std::vector<float>& x) {
 void expect_bits(const Expression& e, uint64_t seed, int count = 77) {
   const BlockProgram program(e);
   std::vector<std::vector<float>> memory(size_t(program.buffers()), std::vector<float>(size_t(count)));
-  const float specials[] = {0.0f, -0.0f, 1.0f, std::numeric_limits<float>::infinity(),
-                            std::numeric_limits<float>::quiet_NaN(), -2.0f};
+  const float specials[] = {
+      0.0f, -0.0f, 1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+      -2.0f};
   RandomStream random(seed, 0, 0);
   for (int i = 0; i < e.inputs; ++i)
-    for (float& v : memory[size_t(i)]) v = random.uniform() < 0.1f ? specials[random.below(6)] : random.uniform(-2, 2);
+    for (float& v : memory[size_t(i)])
+      v = random.uniform() < 0.1f ? specials[random.below(6)] : random.uniform(-2, 2);
   const auto inputs = memory;
   std::vector<float*> buffers;
   for (auto& m : memory) buffers.push_back(m.data());
@@ -149,13 +168,14 @@ TEST(BlockProgram, ActivationsAndTheirGradients) {
 // Constants in every position, values used once and often, several outputs, also equal ones, inputs
 // and constants among them.
 TEST(BlockProgram, RandomExpressions) {
-  const Prim prims[] = {Prim::add, Prim::sub, Prim::mul, Prim::div,   Prim::max,        Prim::min,
+  const Prim prims[] = {Prim::add, Prim::sub, Prim::mul,  Prim::div,   Prim::max,        Prim::min,
                         Prim::neg, Prim::abs, Prim::less, Prim::equal, Prim::less_equal, Prim::select,
-                        Prim::add, Prim::sub, Prim::mul, Prim::sqrt,  Prim::rsqrt,      Prim::reciprocal};
+                        Prim::add, Prim::sub, Prim::mul,  Prim::sqrt,  Prim::rsqrt,      Prim::reciprocal};
   RandomStream random(23, 0, 0);
   for (int trial = 0; trial < 3000; ++trial) {
     ExpressionBuilder e;
-    std::vector<Value> values{e.input(0), e.input(1), e.input(2), e.constant(0), e.constant(0.5), e.constant(-3)};
+    std::vector<Value> values{e.input(0),    e.input(1),      e.input(2),
+                              e.constant(0), e.constant(0.5), e.constant(-3)};
     const int size = 1 + int(random.below(12));
     const auto pick = [&] {
       const uint32_t n = uint32_t(values.size());

@@ -51,16 +51,15 @@ TEST(CudaSource, RandomNumbersAreDrawnByTheCallGiven) {
 TEST(CudaSource, EveryActivationAndGradientHasText) {
   const std::vector<std::string> names{"x", "y", "dy"};
   for (const ActivationInfo& info : activations()) {
-    const CudaExpression text = cuda_expression(differentiate(activation(info.name), std::vector<int>{0}), names);
+    const CudaExpression text =
+        cuda_expression(differentiate(activation(info.name), std::vector<int>{0}), names);
     EXPECT_EQ(text.outputs.size(), 1u);
     // No double slips in: every number of the text ends in f.
     EXPECT_EQ(text.statements.find("double"), std::string::npos);
   }
 }
 
-TEST(CudaSource, RefusesTooFewOperands) {
-  EXPECT_THROW(cuda_expression(activation("Relu"), {}), Error);
-}
+TEST(CudaSource, RefusesTooFewOperands) { EXPECT_THROW(cuda_expression(activation("Relu"), {}), Error); }
 
 }  // namespace
 }  // namespace ren

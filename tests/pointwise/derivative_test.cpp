@@ -89,10 +89,11 @@ TEST_P(Primitive, AgreesWithCentralDifferences) {
 std::string prim_name(const testing::TestParamInfo<Prim>& info) { return name_of(info.param); }
 
 INSTANTIATE_TEST_SUITE_P(All, Primitive,
-                         testing::Values(Prim::add, Prim::sub, Prim::mul, Prim::div, Prim::max, Prim::min, Prim::neg,
-                                         Prim::abs, Prim::exp, Prim::log, Prim::sqrt, Prim::rsqrt, Prim::reciprocal,
-                                         Prim::tanh, Prim::erf, Prim::sigmoid, Prim::softplus, Prim::less,
-                                         Prim::less_equal, Prim::equal, Prim::select),
+                         testing::Values(Prim::add, Prim::sub, Prim::mul, Prim::div, Prim::max, Prim::min,
+                                         Prim::neg, Prim::abs, Prim::exp, Prim::log, Prim::sqrt, Prim::rsqrt,
+                                         Prim::reciprocal, Prim::tanh, Prim::erf, Prim::sigmoid,
+                                         Prim::softplus, Prim::less, Prim::less_equal, Prim::equal,
+                                         Prim::select),
                          prim_name);
 
 TEST(Derivative, OfBothKindsOfBound) {
@@ -122,8 +123,8 @@ TEST(Derivative, AbsHasNoneAtZero) {
 
 // A random DAG of smooth primitives over three inputs, with two outputs, one of them inside the other.
 Expression random_expression(RandomStream& random) {
-  const Prim prims[] = {Prim::add, Prim::sub, Prim::mul, Prim::tanh, Prim::erf, Prim::sigmoid, Prim::softplus,
-                        Prim::neg};
+  const Prim prims[] = {Prim::add, Prim::sub,     Prim::mul,      Prim::tanh,
+                        Prim::erf, Prim::sigmoid, Prim::softplus, Prim::neg};
   ExpressionBuilder e;
   std::vector<Value> values{e.input(0), e.input(1), e.input(2), e.constant(0.7)};
   Value first = -1;
@@ -167,11 +168,13 @@ TEST(Derivative, BranchesNotTakenGiveZeroEvenWhereTheyOverflow) {
   ExpressionBuilder e;
   const Value x = e.input(0);
   // exp(1000) is infinite; 1 / 0 is too.
-  const Expression grown = e.finish({e.select(e.less(e.constant(1), x), x, e.apply(Prim::exp, e.mul(x, x)))}, 1);
+  const Expression grown =
+      e.finish({e.select(e.less(e.constant(1), x), x, e.apply(Prim::exp, e.mul(x, x)))}, 1);
   EXPECT_EQ(symbolic(grown, {1000}, {3})[0], 3);
   ExpressionBuilder f;
   const Value z = f.input(0);
-  const Expression inverse = f.finish({f.select(f.apply(Prim::equal, z, f.constant(0)), z, f.div(f.constant(2), z))}, 1);
+  const Expression inverse =
+      f.finish({f.select(f.apply(Prim::equal, z, f.constant(0)), z, f.div(f.constant(2), z))}, 1);
   EXPECT_EQ(symbolic(inverse, {0}, {3})[0], 3);
 }
 
@@ -227,7 +230,8 @@ TEST(Activations, AgreeWithPyTorchKinksIncluded) {
     // of hardsigmoid: 3e-8 apart.
     const double relative = name == "Selu" || name == "HardSigmoid" ? 1e-7 : 1e-13;
     EXPECT_NEAR(outputs_of(e, x)[0], p.y, relative * std::fabs(p.y) + 1e-14) << name << " of " << p.x;
-    EXPECT_NEAR(symbolic(e, x, {1})[0], p.dx, relative * std::fabs(p.dx) + 1e-14) << "d" << name << " at " << p.x;
+    EXPECT_NEAR(symbolic(e, x, {1})[0], p.dx, relative * std::fabs(p.dx) + 1e-14)
+        << "d" << name << " at " << p.x;
   }
 }
 

@@ -147,8 +147,10 @@ TEST(Random, EverythingThatKeysItChangesIt) {
   const auto add = [&](RandomPoint p, uint32_t stream, bool per_sample) {
     seen.insert(uniform_at(p, stream, per_sample));
   };
-  add({}, 0, false), add({.key = {1, 0}}, 0, false), add({.key = {0, 1}}, 0, false), add({.step = 1}, 0, false);
-  add({.sample = 1}, 0, false), add({.element = 1}, 0, false), add({.element = 4}, 0, false), add({}, 1, false);
+  add({}, 0, false), add({.key = {1, 0}}, 0, false), add({.key = {0, 1}}, 0, false),
+      add({.step = 1}, 0, false);
+  add({.sample = 1}, 0, false), add({.element = 1}, 0, false), add({.element = 4}, 0, false),
+      add({}, 1, false);
   add({}, 0, true);
   EXPECT_EQ(seen.size(), 9u);
 }
@@ -157,7 +159,8 @@ TEST(Random, IsUniform) {
   double sum = 0, squares = 0;
   const int count = 100000;
   for (int i = 0; i < count; ++i) {
-    const double u = double(uniform_at({.sample = uint64_t(i / 1000), .element = uint64_t(i % 1000)}, 3, false));
+    const double u =
+        double(uniform_at({.sample = uint64_t(i / 1000), .element = uint64_t(i % 1000)}, 3, false));
     ASSERT_TRUE(u >= 0 && u < 1);
     sum += u, squares += u * u;
   }
@@ -169,7 +172,8 @@ TEST(Random, IsUniform) {
 TEST(Text, NamesRandomNumbersAndConstants) {
   ExpressionBuilder e;
   const Value keep = e.less(e.uniform(3, false), e.constant(0.9));
-  EXPECT_EQ(text_of(e, e.select(keep, e.input(0), e.constant(0)), 1), "y0 = select(less(uniform(3), 0.9), x0, 0)");
+  EXPECT_EQ(text_of(e, e.select(keep, e.input(0), e.constant(0)), 1),
+            "y0 = select(less(uniform(3), 0.9), x0, 0)");
   EXPECT_EQ(text_of(e, e.uniform(2, true), 0), "y0 = uniform_sample(2)");
   EXPECT_TRUE(e.finish({keep}, 0).uses_random());
 }

@@ -56,8 +56,41 @@ __attribute__((target("avx2,f16c"))) size_t narrow_f16(const float* s, uint16_t*
                      _mm256_cvtps_ph(_mm256_loadu_ps(s + i), _MM_FROUND_TO_NEAREST_INT));
   return i;
 }
+
+// bf16 is the upper half of an FP32 number, so that integer instructions do.
+__attribute__((target("avx2,f16c"))) size_t widen_bf16(const uint16_t* s, float* t, size_t count) {
+  size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(s + i)));
+    _mm256_storeu_ps(t + i, _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)));
+  }
+  return i;
+}
+
+// As to_bf16: to nearest even, a NaN quiet.
+__attribute__((target("avx2,f16c"))) inline __m256i round_to_bf16(__m256 v) {
+  const __m256i bits = _mm256_castps_si256(v), upper = _mm256_srli_epi32(bits, 16);
+  const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+  const __m256i rounded =
+      _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd), 16);
+  const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  return _mm256_blendv_epi8(rounded, quiet, is_nan);
+}
+
+__attribute__((target("avx2,f16c"))) size_t narrow_bf16(const float* s, uint16_t* t, size_t count) {
+  size_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const __m256i packed =
+        _mm256_packus_epi32(round_to_bf16(_mm256_loadu_ps(s + i)), round_to_bf16(_mm256_loadu_ps(s + i + 8)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(t + i), _mm256_permute4x64_epi64(packed, 0xD8));
+  }
+  return i;
+}
 #else
 bool has_f16c() { return false; }
+size_t widen_bf16(const uint16_t*, float*, size_t) { return 0; }
+size_t narrow_bf16(const float*, uint16_t*, size_t) { return 0; }
 size_t widen_f16(const uint16_t*, float*, size_t) { return 0; }
 size_t narrow_f16(const float*, uint16_t*, size_t) { return 0; }
 #endif
@@ -78,6 +111,7 @@ void convert_to_f32(const void* source, DType type, float* target, size_t count)
     if (has_f16c()) i = widen_f16(s, target, count);
     for (; i < count; ++i) target[i] = float_from_f16(s[i]);
   } else {
+    if (has_f16c()) i = widen_bf16(s, target, count);
     for (; i < count; ++i) target[i] = from_bf16(s[i]);
   }
 }
@@ -93,6 +127,7 @@ void convert_from_f32(const float* source, DType type, void* target, size_t coun
     if (has_f16c()) i = narrow_f16(source, t, count);
     for (; i < count; ++i) t[i] = f16_from_float(source[i]);
   } else {
+    if (has_f16c()) i = narrow_bf16(source, t, count);
     for (; i < count; ++i) t[i] = to_bf16(source[i]);
   }
 }

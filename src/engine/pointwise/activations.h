@@ -12,14 +12,14 @@ namespace ren {
 // approximate = "tanh", and Selu's gamma is `beta`.
 struct ActivationInfo {
   const char* name;
-  double alpha, beta;   // defaults of the attributes; 0 where the op has none
+  double alpha, beta;  // defaults of the attributes; 0 where the op has none
 };
 const std::vector<ActivationInfo>& activations();
-const ActivationInfo* find_activation(std::string_view name);   // nullptr: not one of them
+const ActivationInfo* find_activation(std::string_view name);  // nullptr: not one of them
 
 // y0 = activation(x0); throws unsupported when the name is none of these.
 Expression activation(std::string_view name, double alpha, double beta);
-Expression activation(std::string_view name);                   // with the attributes' defaults
+Expression activation(std::string_view name);  // with the attributes' defaults
 
 // Appends it to an expression under construction.
 Value apply_activation(ExpressionBuilder& builder, std::string_view name, Value x, double alpha, double beta);

@@ -11,6 +11,7 @@
 
 namespace ren {
 
+// clang-format off
 // The loops: what one element of the target becomes. a, b and c are buffers, s and t immediates.
 // max and min propagate NaN; with an immediate the operand's NaN wins by failing the comparison.
 #define REN_LOOPS(X)                                             \
@@ -57,13 +58,16 @@ namespace ren {
   X(add_max, s > a[i] + b[i] ? s : a[i] + b[i])                  \
   X(mul_add_max, s > a[i] * b[i] + c[i] ? s : a[i] * b[i] + c[i]) \
   X(select_above, pick(s < a[i], b[i], t))
+// clang-format on
 
+// clang-format off
 enum class BlockProgram::Loop : uint8_t {
 #define REN_LOOP(name, expression) name,
   REN_LOOPS(REN_LOOP)
 #undef REN_LOOP
-  exp, log, tanh, erf, sigmoid, softplus
+  exp, log, tanh, erf, sigmoid, softplus   // by vector_math
 };
+// clang-format on
 
 using Loop = BlockProgram::Loop;
 using Step = BlockProgram::Step;
@@ -81,13 +85,14 @@ REN_CLONES void run_loop(const Step& step, float* const* buffers, int count) {
   (void)t;
   switch (step.loop) {
     // A target may be one of the operands, never overlap one otherwise: that is no dependence.
-#define REN_LOOP(name, expression)                            \
-  case Loop::name:                                            \
+#define REN_LOOP(name, expression)                                          \
+  case Loop::name:                                                          \
     _Pragma("GCC ivdep") for (int i = 0; i < count; ++i) y[i] = expression; \
     break;
     REN_LOOPS(REN_LOOP)
 #undef REN_LOOP
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -96,6 +101,7 @@ void fetch(const std::byte* data, int64_t begin, int64_t end) {
 }
 
 Prim prim_of(Loop loop) {
+  // clang-format off
   switch (loop) {
     case Loop::exp: return Prim::exp;
     case Loop::log: return Prim::log;
@@ -104,6 +110,7 @@ Prim prim_of(Loop loop) {
     case Loop::sigmoid: return Prim::sigmoid;
     default: return Prim::softplus;
   }
+  // clang-format on
 }
 
 }  // namespace
@@ -203,7 +210,8 @@ class BlockCompiler {
         if (absorbs(n.b, Prim::add)) return from(Loop::add_mul, n.b, n.a);
         if (absorbs(n.a, Prim::mul)) return from(Loop::mul_mul, n.a, n.b);
         return absorbs(n.b, Prim::mul) && from(Loop::mul_mul, n.b, n.a);
-      default: return false;
+      default:
+        return false;
     }
   }
 
@@ -217,7 +225,8 @@ class BlockCompiler {
 
   Draft select(int32_t id) const {
     const ExprNode& n = at(id);
-    if (is_constant(n.b) && is_constant(n.c)) return {Loop::select_ss, id, {n.a, -1, -1}, value(n.b), value(n.c)};
+    if (is_constant(n.b) && is_constant(n.c))
+      return {Loop::select_ss, id, {n.a, -1, -1}, value(n.b), value(n.c)};
     if (is_constant(n.b)) return {Loop::select_sv, id, {n.a, n.c, -1}, value(n.b), 0};
     if (is_constant(n.c)) return {Loop::select_vs, id, {n.a, n.b, -1}, value(n.c), 0};
     return {Loop::select, id, {n.a, n.b, n.c}, 0, 0};
@@ -226,6 +235,7 @@ class BlockCompiler {
   Draft single(int32_t id) const {
     const ExprNode& n = at(id);
     const auto unary = [&](Loop loop, float s = 0) { return Draft{loop, id, {n.a, -1, -1}, s, 0}; };
+    // clang-format off
     switch (n.prim) {
       case Prim::add: return binary(id, Loop::add, Loop::add_s, Loop::add_s);
       case Prim::sub:
@@ -254,6 +264,7 @@ class BlockCompiler {
       case Prim::constant:
       case Prim::uniform: break;
     }
+    // clang-format on
     fail(StatusCode::internal, "{} is no operation", name_of(n.prim));
   }
 
@@ -292,8 +303,8 @@ class BlockCompiler {
         free.pop_back();
       }
       const auto at_buffer = [&](int32_t id) { return id < 0 ? int16_t(-1) : buffer_[size_t(id)]; };
-      p_.steps_.push_back({d.loop, target, at_buffer(d.operands[0]), at_buffer(d.operands[1]),
-                           at_buffer(d.operands[2]), {d.s, d.t}});
+      const int16_t x = at_buffer(d.operands[0]), y = at_buffer(d.operands[1]), z = at_buffer(d.operands[2]);
+      p_.steps_.push_back({d.loop, target, x, y, z, {d.s, d.t}});
     }
   }
 
@@ -309,7 +320,7 @@ class BlockCompiler {
   const Expression& e_;
   BlockProgram& p_;
   std::vector<int> uses_;
-  std::vector<int32_t> inner_;     // what pair() absorbed
+  std::vector<int32_t> inner_;  // what pair() absorbed
   std::vector<Draft> drafts_;
   std::vector<int16_t> buffer_;
 };
@@ -337,7 +348,7 @@ void BlockProgram::run(float* const* buffers, int count, std::span<const Fetch> 
 bool BlockProgram::reads_after_write(int input, int output) const {
   const int target = inputs_ + int(randoms_.size()) + output;
   for (int k = 0; k < outputs_; ++k)
-    if (k != output && sources_[size_t(k)] == input) return true;   // taken over when all is done
+    if (k != output && sources_[size_t(k)] == input) return true;  // taken over when all is done
   bool written = false;
   for (const Step& s : steps_) {
     if (written && (s.a == input || s.b == input || s.c == input)) return true;

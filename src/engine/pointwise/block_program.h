@@ -16,7 +16,7 @@ namespace ren {
 // expression that it is inlined into.
 class BlockProgram {
  public:
-  static constexpr int kBlock = 1024;   // elements, at most
+  static constexpr int kBlock = 1024;  // elements, at most
 
   explicit BlockProgram(const Expression& expression);
 
@@ -45,10 +45,10 @@ class BlockProgram {
   // Whether `input` is still read after `output` was written: then the two must not share memory.
   bool reads_after_write(int input, int output) const;
 
-  enum class Loop : uint8_t;   // see block_program.cpp
+  enum class Loop : uint8_t;  // see block_program.cpp
   struct Step {
     Loop loop;
-    int16_t target, a = -1, b = -1, c = -1;   // buffers
+    int16_t target, a = -1, b = -1, c = -1;  // buffers
     float immediate[2] = {0, 0};
   };
 

@@ -16,7 +16,8 @@ bool same(const ExprNode& x, const ExprNode& y) {
 }
 
 bool is_commutative(Prim prim) {
-  return prim == Prim::add || prim == Prim::mul || prim == Prim::max || prim == Prim::min || prim == Prim::equal;
+  return prim == Prim::add || prim == Prim::mul || prim == Prim::max || prim == Prim::min ||
+         prim == Prim::equal;
 }
 
 // 1/x is exact, so that x/c and x*(1/c) round alike.
@@ -33,6 +34,7 @@ class Simplifier {
 
   // -1: nothing to simplify.
   Value simplify(Prim prim, Value a, Value b, Value c) {
+    // clang-format off
     switch (prim) {
       case Prim::add: return add(a, b);
       case Prim::sub: return sub(a, b);
@@ -45,6 +47,7 @@ class Simplifier {
       case Prim::select: return select(a, b, c);
       default: return -1;
     }
+    // clang-format on
   }
 
  private:
@@ -100,7 +103,8 @@ class Simplifier {
 }  // namespace
 
 Value ExpressionBuilder::append(const ExprNode& node) {
-  const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&](const ExprNode& n) { return same(n, node); });
+  const auto found =
+      std::find_if(nodes_.begin(), nodes_.end(), [&](const ExprNode& n) { return same(n, node); });
   if (found != nodes_.end()) return Value(found - nodes_.begin());
   nodes_.push_back(node);
   return Value(nodes_.size() - 1);
@@ -139,8 +143,10 @@ Value ExpressionBuilder::apply(Prim prim, Value a, Value b, Value c) {
   return simpler >= 0 ? simpler : append({.prim = prim, .a = a, .b = b, .c = c});
 }
 
-std::vector<Value> ExpressionBuilder::inline_expression(const Expression& other, std::span<const Value> arguments) {
-  require(int32_t(arguments.size()) >= other.inputs, "{} arguments for {} inputs", arguments.size(), other.inputs);
+std::vector<Value> ExpressionBuilder::inline_expression(const Expression& other,
+                                                        std::span<const Value> arguments) {
+  require(int32_t(arguments.size()) >= other.inputs, "{} arguments for {} inputs", arguments.size(),
+          other.inputs);
   std::vector<Value> mapped(other.nodes.size());
   const auto at = [&](int32_t id) { return id < 0 ? -1 : mapped[size_t(id)]; };
   for (size_t i = 0; i < other.nodes.size(); ++i) {

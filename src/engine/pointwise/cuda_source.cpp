@@ -23,6 +23,7 @@ std::string literal(double value) {
 }
 
 std::string operation(const ExprNode& n, const std::string& a, const std::string& b, const std::string& c) {
+  // clang-format off
   switch (n.prim) {
     case Prim::input:
     case Prim::constant:
@@ -49,6 +50,7 @@ std::string operation(const ExprNode& n, const std::string& a, const std::string
     case Prim::equal: return fmt::format("{} == {} ? 1.0f : 0.0f", a, b);
     case Prim::select: return fmt::format("{} != 0.0f ? {} : {}", a, b, c);
   }
+  // clang-format on
   fail(StatusCode::internal, "{} is no operation", name_of(n.prim));
 }
 
@@ -56,8 +58,10 @@ std::string operation(const ExprNode& n, const std::string& a, const std::string
 
 CudaExpression cuda_expression(const Expression& expression, std::span<const std::string> inputs,
                                std::string_view random_call, std::string_view prefix) {
-  require(int32_t(inputs.size()) >= expression.inputs, "{} operands for {} inputs", inputs.size(), expression.inputs);
-  require(!expression.uses_random() || !random_call.empty(), "no source of random numbers for {}", expression.text());
+  require(int32_t(inputs.size()) >= expression.inputs, "{} operands for {} inputs", inputs.size(),
+          expression.inputs);
+  require(!expression.uses_random() || !random_call.empty(), "no source of random numbers for {}",
+          expression.text());
   CudaExpression result;
   std::vector<std::string> names;
   const auto at = [&](int32_t id) { return id < 0 ? std::string() : names[size_t(id)]; };

@@ -95,6 +95,7 @@ class Derivative {
     const auto to_a = [&](Value v) { accumulate(n.a, v); };
     const auto to_b = [&](Value v) { accumulate(n.b, v); };
     const auto neg = [&](Value v) { return scale(v, e_.constant(-1)); };
+    // clang-format off
     switch (n.prim) {
       case Prim::input:
       case Prim::constant:
@@ -124,6 +125,7 @@ class Derivative {
         accumulate(n.c, guarded(x, g, c(0), g, false));
         break;
     }
+    // clang-format on
   }
 
   Value divide(Value g, Value divisor) {
@@ -149,7 +151,7 @@ class Derivative {
   int output_number_of(const ExprNode& n) const { return output_number(int32_t(&n - source_.nodes.data())); }
 
   struct Guard {
-    Value value, condition, inner;   // value = select(condition, inner, 0), or with the branches swapped
+    Value value, condition, inner;  // value = select(condition, inner, 0), or with the branches swapped
     bool when_true;
   };
 

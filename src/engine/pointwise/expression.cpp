@@ -17,6 +17,7 @@ struct PrimInfo {
 };
 
 constexpr PrimInfo info_of(Prim prim) {
+  // clang-format off
   switch (prim) {
     case Prim::input: return {"input", 0};
     case Prim::constant: return {"constant", 0};
@@ -43,6 +44,7 @@ constexpr PrimInfo info_of(Prim prim) {
     case Prim::equal: return {"equal", 2};
     case Prim::select: return {"select", 3};
   }
+  // clang-format on
   return {"?", 0};
 }
 
@@ -68,6 +70,7 @@ const char* name_of(Prim prim) { return info_of(prim).name; }
 int arity(Prim prim) { return info_of(prim).arity; }
 
 double apply_prim(Prim prim, double a, double b, double c) {
+  // clang-format off
   switch (prim) {
     case Prim::input:
     case Prim::constant:
@@ -94,6 +97,7 @@ double apply_prim(Prim prim, double a, double b, double c) {
     case Prim::equal: return a == b;
     case Prim::select: return a != 0 ? b : c;
   }
+  // clang-format on
   fail(StatusCode::internal, "{} is no operation", name_of(prim));
 }
 

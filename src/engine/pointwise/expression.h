@@ -13,6 +13,7 @@ namespace ren {
 // The primitives of pointwise expressions. Comparisons give 1 or 0; select(c, a, b) is
 // a where c != 0, else b (and never mixes a NaN of the branch not taken into the result).
 enum class Prim : uint8_t {
+  // clang-format off
   input,      // operand number `index`
   constant,   // `value`
   uniform,    // [0,1): Philox of the random state, stream `index`, the element (or the sample, value != 0)
@@ -20,6 +21,7 @@ enum class Prim : uint8_t {
   neg, abs, exp, log, sqrt, rsqrt, reciprocal, tanh, erf, sigmoid, softplus,
   less, less_equal, equal,
   select
+  // clang-format on
 };
 const char* name_of(Prim prim);
 int arity(Prim prim);
@@ -28,7 +30,7 @@ double apply_prim(Prim prim, double a, double b, double c);
 
 struct ExprNode {
   Prim prim = Prim::constant;
-  int32_t a = -1, b = -1, c = -1;   // earlier nodes of the same expression
+  int32_t a = -1, b = -1, c = -1;  // earlier nodes of the same expression
   int32_t index = 0;
   double value = 0;
   bool operator==(const ExprNode&) const = default;
@@ -38,8 +40,8 @@ struct ExprNode {
 // equal subexpressions are one node and constants are folded (ExpressionBuilder).
 struct Expression {
   std::vector<ExprNode> nodes;
-  std::vector<int32_t> outputs;     // node numbers
-  int32_t inputs = 0;               // operands that the node binds; each is used at least once
+  std::vector<int32_t> outputs;  // node numbers
+  int32_t inputs = 0;            // operands that the node binds (one unread gives its shape alone)
 
   bool uses_random() const;
   // Stable text: "y0 = max(add(x0, x1), 0)".
@@ -51,10 +53,11 @@ struct Expression {
 struct RandomPoint {
   Philox::Key key{};
   uint32_t step = 0;
-  uint64_t sample = 0;              // global index of the sample
-  uint64_t element = 0;             // within the sample, NHWC order, logical (unpadded) extents
+  uint64_t sample = 0;   // global index of the sample
+  uint64_t element = 0;  // within the sample, NHWC order, logical (unpadded) extents
 };
-// The number that Prim::uniform gives; the one definition that every backend reproduces.
+// The number that Prim::uniform gives; the one definition, which every backend reproduces (spelt
+// out in expression.cpp). `random_counter` is the counter of the block that it comes from.
 Philox::Counter random_counter(const RandomPoint& point, uint32_t stream, bool per_sample);
 float uniform_at(const RandomPoint& point, uint32_t stream, bool per_sample);
 
@@ -69,7 +72,8 @@ class ExpressionBuilder {
   Value input(int index);
   Value constant(double value);
   Value uniform(uint32_t stream, bool per_sample);
-  Value apply(Prim prim, Value a, Value b = -1, Value c = -1);   // folds constants, x*1, x+0 ..., merges equals
+  // Folds constants and identities (x*1, x+0 ...), merges equals.
+  Value apply(Prim prim, Value a, Value b = -1, Value c = -1);
   // Copies another expression in, its inputs replaced by `arguments`; returns its outputs.
   std::vector<Value> inline_expression(const Expression& other, std::span<const Value> arguments);
   // Finishes with these outputs: drops what is unused. Inputs keep their numbers; `inputs` says how many.
@@ -85,7 +89,7 @@ class ExpressionBuilder {
   Value less(Value a, Value b) { return apply(Prim::less, a, b); }
 
  private:
-  Value append(const ExprNode& node);   // or the equal one that is there
+  Value append(const ExprNode& node);  // or the equal one that is there
   std::vector<ExprNode> nodes_;
 };
 

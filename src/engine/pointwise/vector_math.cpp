@@ -34,7 +34,9 @@ struct Functions {
 
   REN_INLINE static F splat(float x) { return x - F{}; }  // x - 0, not 0 + x: keeps -0
   REN_INLINE static F abs(const F& x) { return (F)((U)x & 0x7FFFFFFFu); }
-  REN_INLINE static F with_sign(const F& magnitude, const F& sign) { return (F)((U)magnitude | ((U)sign & 0x80000000u)); }
+  REN_INLINE static F with_sign(const F& magnitude, const F& sign) {
+    return (F)((U)magnitude | ((U)sign & 0x80000000u));
+  }
 
   REN_INLINE static F exp(const F& x) {
     const F round = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
@@ -159,13 +161,20 @@ struct Functions {
 
   REN_INLINE static void run(Prim prim, const float* x, float* y, int count) {
     switch (prim) {
-      case Prim::exp: return map<Prim::exp>(x, y, count);
-      case Prim::log: return map<Prim::log>(x, y, count);
-      case Prim::tanh: return map<Prim::tanh>(x, y, count);
-      case Prim::erf: return map<Prim::erf>(x, y, count);
-      case Prim::sigmoid: return map<Prim::sigmoid>(x, y, count);
-      case Prim::softplus: return map<Prim::softplus>(x, y, count);
-      default: return;
+      case Prim::exp:
+        return map<Prim::exp>(x, y, count);
+      case Prim::log:
+        return map<Prim::log>(x, y, count);
+      case Prim::tanh:
+        return map<Prim::tanh>(x, y, count);
+      case Prim::erf:
+        return map<Prim::erf>(x, y, count);
+      case Prim::sigmoid:
+        return map<Prim::sigmoid>(x, y, count);
+      case Prim::softplus:
+        return map<Prim::softplus>(x, y, count);
+      default:
+        return;
     }
   }
 };
@@ -176,28 +185,28 @@ void run_baseline(Prim prim, const float* x, float* y, int count) { Functions<4>
 __attribute__((target("avx2,fma"))) void run_avx2(Prim prim, const float* x, float* y, int count) {
   Functions<8>::run(prim, x, y, count);
 }
-__attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,prefer-vector-width=512")))
-void run_avx512(Prim prim, const float* x, float* y, int count) {
+__attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,prefer-vector-width=512"))) void
+run_avx512(Prim prim, const float* x, float* y, int count) {
   Functions<16>::run(prim, x, y, count);
 }
 #endif
 
-using Run = void (*)(Prim, const float*, float*, int);
-
-Run best_run() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq"))
-    return run_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_avx2;
-#endif
-  return run_baseline;
-}
-
 }  // namespace
 
+std::vector<VectorMathVariant> vector_math_variants() {
+  std::vector<VectorMathVariant> variants{{"baseline", run_baseline}};
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (avx2) variants.push_back({"avx2", run_avx2});
+  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+    variants.push_back({"avx512", run_avx512});
+#endif
+  return variants;
+}
+
 void vector_math(Prim prim, const float* x, float* y, int count) {
-  static const Run run = best_run();
+  static const auto run = vector_math_variants().back().run;
   run(prim, x, y, count);
 }
 
@@ -206,7 +215,8 @@ namespace {
 constexpr int kLanes = 16;  // Philox blocks made side by side
 
 // words[4 * i + j]: word j of the block whose counter begins with first + i.
-REN_CLONES void philox_blocks(uint32_t first, const Philox::Counter& counter, Philox::Key key, uint32_t* words) {
+REN_CLONES void philox_blocks(uint32_t first, const Philox::Counter& counter, Philox::Key key,
+                              uint32_t* words) {
   uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
   for (int i = 0; i < kLanes; ++i) {
     c0[i] = first + uint32_t(i);

@@ -29,7 +29,8 @@ inline std::vector<BlockOperand> block_operands(const BindContext& context, cons
   std::vector<BlockOperand> operands;
   for (int i = 0; i < expression.inputs; ++i) {
     const TensorId id = context.node.inputs[size_t(i)];
-    operands.push_back({reads_input(expression, i) ? context.inputs[size_t(i)] : nullptr, context.graph.at(id).dtype});
+    operands.push_back(
+        {reads_input(expression, i) ? context.inputs[size_t(i)] : nullptr, context.graph.at(id).dtype});
   }
   return operands;
 }

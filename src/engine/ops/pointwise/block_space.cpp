@@ -53,7 +53,8 @@ BlockSpace::BlockSpace(const Shape& full, std::span<const Shape> operands, bool 
       continue;
     }
     if (whole[d] == 1) continue;
-    const bool joins = !groups.empty() && !(keep_samples && groups.size() == 1) && groups.back().repeats == pattern;
+    const bool joins =
+        !groups.empty() && !(keep_samples && groups.size() == 1) && groups.back().repeats == pattern;
     if (joins)
       groups.back().extent *= whole[d];
     else
@@ -61,7 +62,7 @@ BlockSpace::BlockSpace(const Shape& full, std::span<const Shape> operands, bool 
   }
 
   // The last group is the columns, those before it the rows; samples that are kept come first.
-  std::array<int, 4> place{-1, -1, -1, -1};   // group of each dimension of the space
+  std::array<int, 4> place{-1, -1, -1, -1};  // group of each dimension of the space
   const int count = int(groups.size()), first = keep_samples ? 1 : 0;
   if (keep_samples) place[0] = 0;
   for (int g = first; g < count; ++g) place[size_t(4 - count + g)] = g;
@@ -90,9 +91,15 @@ size_t BlockEvaluator::scratch_floats(const BlockProgram& program) {
 }
 
 BlockEvaluator::BlockEvaluator(const BlockProgram& program, const BlockSpace& space,
-                               std::span<const BlockOperand> operands, const int32_t* random_state, float* scratch)
-    : program_(program), space_(space), operands_(operands.begin(), operands.end()), random_state_(random_state),
-      scratch_(scratch), buffers_(size_t(program.buffers())), results_(size_t(program.outputs())),
+                               std::span<const BlockOperand> operands, const int32_t* random_state,
+                               float* scratch)
+    : program_(program),
+      space_(space),
+      operands_(operands.begin(), operands.end()),
+      random_state_(random_state),
+      scratch_(scratch),
+      buffers_(size_t(program.buffers())),
+      results_(size_t(program.outputs())),
       held_(operands.size()) {
   next_.reserve(operands.size());
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = scratch_ + i * kBufferStride;
@@ -111,7 +118,8 @@ const float* const* BlockEvaluator::run(const Block& block, float* const* output
   program_.run(buffers_.data(), block.count(), next_);
   for (size_t k = 0; k < results_.size(); ++k) {
     const float* held = buffers_[size_t(program_.source(int(k)))];
-    if (outputs[k] && held != outputs[k]) std::memcpy(outputs[k], held, size_t(block.count()) * sizeof(float));
+    if (outputs[k] && held != outputs[k])
+      std::memcpy(outputs[k], held, size_t(block.count()) * sizeof(float));
     results_[k] = outputs[k] ? outputs[k] : held;
   }
   return results_.data();
@@ -180,9 +188,11 @@ void BlockEvaluator::draw(size_t random, const Block& block) {
   const BlockProgram::Random& r = program_.randoms()[random];
   float* target = buffers_[operands_.size() + random];
   const int64_t per_sample = space_.rows_per_sample();
-  RandomPoint point{{uint32_t(random_state_[0]), uint32_t(random_state_[1])}, uint32_t(random_state_[2]), 0, 0};
+  RandomPoint point{
+      {uint32_t(random_state_[0]), uint32_t(random_state_[1])}, uint32_t(random_state_[2]), 0, 0};
   for (int64_t row = block.row; row < block.row + block.rows;) {
-    const int64_t sample = row / per_sample, take = std::min((sample + 1) * per_sample, block.row + block.rows) - row;
+    const int64_t sample = row / per_sample,
+                  take = std::min((sample + 1) * per_sample, block.row + block.rows) - row;
     const int count = int(take * block.columns);
     point.sample = uint64_t(uint32_t(random_state_[3])) + uint64_t(sample);
     point.element = uint64_t(row % per_sample * space_.columns() + block.column);

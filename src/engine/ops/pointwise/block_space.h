@@ -26,7 +26,7 @@ class BlockSpace {
   int64_t rows() const { return extent_[0] * extent_[1] * extent_[2]; }
   int64_t columns() const { return extent_[3]; }
   const Extents& extent() const { return extent_; }
-  const Extents& stride(size_t operand) const { return strides_[operand]; }   // elements; 0 repeats
+  const Extents& stride(size_t operand) const { return strides_[operand]; }  // elements; 0 repeats
   bool is_full(size_t operand) const { return full_[operand]; }
   int64_t rows_per_sample() const { return rows() / samples_; }
 
@@ -37,7 +37,8 @@ class BlockSpace {
 
   int64_t offset(size_t operand, int64_t row) const {
     const Extents& s = strides_[operand];
-    return row / (extent_[1] * extent_[2]) * s[0] + row / extent_[2] % extent_[1] * s[1] + row % extent_[2] * s[2];
+    return row / (extent_[1] * extent_[2]) * s[0] + row / extent_[2] % extent_[1] * s[1] +
+           row % extent_[2] * s[2];
   }
 
  private:
@@ -57,7 +58,7 @@ struct Block {
 
 // One operand's memory.
 struct BlockOperand {
-  const std::byte* data = nullptr;   // nullptr: bound for its shape alone
+  const std::byte* data = nullptr;  // nullptr: bound for its shape alone
   DType type = DType::f32;
 };
 
@@ -71,7 +72,7 @@ class BlockEvaluator {
   BlockEvaluator(const BlockProgram& program, const BlockSpace& space, std::span<const BlockOperand> operands,
                  const int32_t* random_state, float* scratch);
 
-  void begin();   // of a launch: what was gathered in the last one is forgotten
+  void begin();  // of a launch: what was gathered in the last one is forgotten
   // Output k, count() floats, goes to outputs[k]; when that is nullptr it may be anywhere until the
   // next run. Returns where they are.
   const float* const* run(const Block& block, float* const* outputs) noexcept;
@@ -86,11 +87,11 @@ class BlockEvaluator {
   std::vector<BlockOperand> operands_;
   const int32_t* random_state_;
   float* scratch_;
-  std::vector<float*> buffers_;          // as BlockProgram orders them
+  std::vector<float*> buffers_;  // as BlockProgram orders them
   std::vector<const float*> results_;
-  std::vector<BlockProgram::Fetch> next_;   // where the operands go on
+  std::vector<BlockProgram::Fetch> next_;  // where the operands go on
   struct Held {
-    int64_t offset = -1, rows = 0;       // which row of the operand the buffer repeats, how often
+    int64_t offset = -1, rows = 0;  // which row of the operand the buffer repeats, how often
   };
   std::vector<Held> held_;
 };

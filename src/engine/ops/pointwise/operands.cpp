@@ -25,19 +25,24 @@ struct Mask {
 
 Mask kept_by(const Shape& operand, const Shape& full) {
   const auto keeps = [](int64_t a, int64_t b) { return a == b && b != 1; };
-  return {keeps(operand.n, full.n), keeps(operand.h, full.h), keeps(operand.w, full.w), keeps(operand.c, full.c)};
+  return {keeps(operand.n, full.n), keeps(operand.h, full.h), keeps(operand.w, full.w),
+          keeps(operand.c, full.c)};
 }
 
 class OperandGradients {
  public:
   OperandGradients(GradientContext& context, const Expression& derivative, std::span<const int> wanted,
                    const std::vector<TensorId>& operands, const Shape& full, TensorId random_state)
-      : context_(context), derivative_(derivative), wanted_(wanted), operands_(operands), full_(full),
+      : context_(context),
+        derivative_(derivative),
+        wanted_(wanted),
+        operands_(operands),
+        full_(full),
         random_state_(random_state) {}
 
   void emit_all() {
     std::vector<int> same_shape;
-    std::map<Mask, std::vector<int>> narrow;   // by what stays: one reduction for each
+    std::map<Mask, std::vector<int>> narrow;  // by what stays: one reduction for each
     for (int i = 0; i < int(wanted_.size()); ++i) {
       if (is_constant(derivative_, size_t(i), 0) || passes_through(i)) continue;
       const Shape& shape = operand(i).shape;
@@ -92,7 +97,8 @@ class OperandGradients {
     Expression expression = part(members, inputs);
     std::vector<DType> types;
     for (int i : members) types.push_back(gradient_type(i));
-    const auto gradients = emit_pointwise(context_, name(), std::move(expression), std::move(inputs), std::move(types));
+    const auto gradients =
+        emit_pointwise(context_, name(), std::move(expression), std::move(inputs), std::move(types));
     for (size_t k = 0; k < members.size(); ++k) set(members[k], gradients[k]);
   }
 
@@ -150,8 +156,9 @@ Shape infer_operands(const Node& node, const Expression& expression, std::span<c
   return broadcast_shapes(shapes);
 }
 
-void emit_operand_gradients(GradientContext& context, const Expression& derivative, std::span<const int> wanted,
-                            const std::vector<TensorId>& operands, const Shape& full, TensorId random_state) {
+void emit_operand_gradients(GradientContext& context, const Expression& derivative,
+                            std::span<const int> wanted, const std::vector<TensorId>& operands,
+                            const Shape& full, TensorId random_state) {
   OperandGradients(context, derivative, wanted, operands, full, random_state).emit_all();
 }
 

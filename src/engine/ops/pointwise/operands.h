@@ -14,7 +14,7 @@ namespace ren {
 // What pointwise and reduce share: operands that broadcast, the random state behind them, and
 // the gradients of operands.
 
-Shape broadcast_shapes(std::span<const Shape> shapes);   // throws invalid_model when they don't fit
+Shape broadcast_shapes(std::span<const Shape> shapes);  // throws invalid_model when they don't fit
 
 // The broadcast shape of a node's operands. Checks their number and types, and that the random
 // state follows them just when the expression draws numbers.
@@ -30,8 +30,9 @@ void for_each_element(const ReferenceCall& call, const Expression& expression, B
 // `full`. Operands of that shape share one pointwise node; those that broadcast are summed over
 // the dimensions where they repeat, straight from the expression. `random_state` is kNoTensor
 // when nothing is drawn.
-void emit_operand_gradients(GradientContext& context, const Expression& derivative, std::span<const int> wanted,
-                            const std::vector<TensorId>& operands, const Shape& full, TensorId random_state);
+void emit_operand_gradients(GradientContext& context, const Expression& derivative,
+                            std::span<const int> wanted, const std::vector<TensorId>& operands,
+                            const Shape& full, TensorId random_state);
 
 // ---- Implementation of the template --------------------------------------------------------
 
@@ -54,7 +55,8 @@ void for_each_element(const ReferenceCall& call, const Expression& expression, B
         for (int64_t c = 0; c < full.c; ++c) {
           for (size_t i = 0; i < count; ++i) {
             const Shape& s = shapes[i];  // a dimension of 1 repeats: index modulo extent
-            inputs[i] = (*call.inputs[i])[size_t((((n % s.n) * s.h + h % s.h) * s.w + w % s.w) * s.c + c % s.c)];
+            inputs[i] =
+                (*call.inputs[i])[size_t((((n % s.n) * s.h + h % s.h) * s.w + w % s.w) * s.c + c % s.c)];
           }
           RandomPoint point = state;
           point.sample += uint64_t(n);

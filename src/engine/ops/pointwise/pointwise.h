@@ -16,8 +16,8 @@ struct PointwiseAttributes final : Attributes {
   explicit PointwiseAttributes(Expression e, std::vector<DType> output_types = {})
       : expression(std::move(e)), types(std::move(output_types)) {}
   Expression expression;
-  std::vector<DType> types;   // of the outputs; empty: all f32
-  bool training_only = false; // dropout and its kin: in inference the output is operand 0 as it is
+  std::vector<DType> types;    // of the outputs; empty: all f32
+  bool training_only = false;  // dropout and its kin: in inference the output is operand 0 as it is
   std::string text() const override { return expression.text(); }
 };
 

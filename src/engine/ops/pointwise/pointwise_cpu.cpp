@@ -19,7 +19,7 @@ int64_t block_count(const BlockSpace& space) {
 
 // One output's memory; `direct` when blocks are computed where they belong.
 struct Target {
-  std::byte* data;   // nullptr: unwanted
+  std::byte* data;  // nullptr: unwanted
   DType type;
   bool direct;
 };
@@ -27,8 +27,10 @@ struct Target {
 class PointwiseKernel final : public Kernel {
  public:
   explicit PointwiseKernel(const BindContext& context)
-      : expression_(context.node.as<PointwiseAttributes>().expression), program_(expression_),
-        space_(space_of(context.graph, context.node, expression_)), blocks_(block_count(space_)),
+      : expression_(context.node.as<PointwiseAttributes>().expression),
+        program_(expression_),
+        space_(space_of(context.graph, context.node, expression_)),
+        blocks_(block_count(space_)),
         parts_(context.choice.knobs.at(0)) {
     const std::vector<BlockOperand> operands = block_operands(context, expression_);
     for (size_t k = 0; k < context.outputs.size(); ++k) targets_.push_back(target(context, operands, k));
@@ -85,7 +87,8 @@ class PointwiseKernel final : public Kernel {
     for (size_t k = 0; k < targets_.size(); ++k) {
       const Target& t = targets_[k];
       if (t.data && !t.direct)
-        convert_from_f32(results[k], t.type, t.data + element * int64_t(size_of(t.type)), size_t(block.count()));
+        convert_from_f32(results[k], t.type, t.data + element * int64_t(size_of(t.type)),
+                         size_t(block.count()));
     }
   }
 
@@ -95,7 +98,7 @@ class PointwiseKernel final : public Kernel {
   const int64_t blocks_, parts_;
   std::vector<Target> targets_;
   std::vector<BlockEvaluator> evaluators_;
-  std::vector<std::vector<float*>> outputs_;   // of each part
+  std::vector<std::vector<float*>> outputs_;  // of each part
 };
 
 NodeChoice prepare(const PrepareContext& context) {
@@ -106,7 +109,9 @@ NodeChoice prepare(const PrepareContext& context) {
   return {"own", uint64_t(parts) * BlockEvaluator::scratch_floats(program) * sizeof(float), {parts}};
 }
 
-std::unique_ptr<Kernel> bind(const BindContext& context) { return std::make_unique<PointwiseKernel>(context); }
+std::unique_ptr<Kernel> bind(const BindContext& context) {
+  return std::make_unique<PointwiseKernel>(context);
+}
 
 }  // namespace
 

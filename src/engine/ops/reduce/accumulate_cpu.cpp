@@ -14,12 +14,16 @@ constexpr int kLanes = 64;
 struct Sum {
   static constexpr float kStart = 0.0f;
   template <typename T>
-  [[gnu::always_inline]] static T join(T a, T b) { return a + b; }
+  [[gnu::always_inline]] static T join(T a, T b) {
+    return a + b;
+  }
 };
 struct Max {
   static constexpr float kStart = -std::numeric_limits<float>::infinity();
   template <typename T>
-  [[gnu::always_inline]] static T join(T a, T b) { return (b > a) | (b != b) ? b : a; }
+  [[gnu::always_inline]] static T join(T a, T b) {
+    return (b > a) | (b != b) ? b : a;
+  }
 };
 
 // All lanes, `rows` rows: the partial results stay in registers.
@@ -47,7 +51,8 @@ template <typename Kind>
 [[gnu::always_inline]] inline void columns(const float* v, int count, int width, double* sums) {
   int first = 0;
   if (count % width == 0)
-    for (; first + kLanes <= width; first += kLanes) full_lanes<Kind>(v + first, count / width, width, sums + first);
+    for (; first + kLanes <= width; first += kLanes)
+      full_lanes<Kind>(v + first, count / width, width, sums + first);
   for (; first < width; first += kLanes)
     some_lanes<Kind>(v + first, count - first, std::min(kLanes, width - first), width, sums + first);
 }
@@ -65,8 +70,12 @@ template <typename Kind>
   return result;
 }
 
-REN_CLONES void sum_columns(const float* v, int count, int width, double* sums) { columns<Sum>(v, count, width, sums); }
-REN_CLONES void max_columns(const float* v, int count, int width, double* sums) { columns<Max>(v, count, width, sums); }
+REN_CLONES void sum_columns(const float* v, int count, int width, double* sums) {
+  columns<Sum>(v, count, width, sums);
+}
+REN_CLONES void max_columns(const float* v, int count, int width, double* sums) {
+  columns<Max>(v, count, width, sums);
+}
 REN_CLONES double sum_row(const float* v, int count) { return row<Sum>(v, count); }
 REN_CLONES double max_row(const float* v, int count) { return row<Max>(v, count); }
 

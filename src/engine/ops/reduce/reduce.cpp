@@ -29,15 +29,15 @@ void reference(const ReferenceCall& call) {
     target = call.output_shape(k);
     call.outputs[k]->assign(size_t(target.elements()), max ? -std::numeric_limits<double>::infinity() : 0.0);
   }
-  for_each_element(call, a.expression,
-                   [&](int64_t n, int64_t h, int64_t w, int64_t c, const std::vector<double>& values) {
-                     const size_t i = index_of(target, n % target.n, h % target.h, w % target.w, c % target.c);
-                     for (size_t k = 0; k < values.size(); ++k) {
-                       if (!call.outputs[k]) continue;
-                       double& y = (*call.outputs[k])[i];
-                       y = max ? apply_prim(Prim::max, y, values[k], 0) : y + values[k];
-                     }
-                   });
+  for_each_element(
+      call, a.expression, [&](int64_t n, int64_t h, int64_t w, int64_t c, const std::vector<double>& values) {
+        const size_t i = index_of(target, n % target.n, h % target.h, w % target.w, c % target.c);
+        for (size_t k = 0; k < values.size(); ++k) {
+          if (!call.outputs[k]) continue;
+          double& y = (*call.outputs[k])[i];
+          y = max ? apply_prim(Prim::max, y, values[k], 0) : y + values[k];
+        }
+      });
 }
 
 // The prologue's values v_k, over the operands x0.. of the node.
@@ -61,8 +61,8 @@ std::vector<TensorId> emit_counts(GradientContext& context, const Expression& ex
   std::vector<TensorId> inputs = operands;
   inputs.insert(inputs.end(), maxima.begin(), maxima.end());
   if (expression.uses_random()) inputs.push_back(random_state);
-  return emit_sum(context, context.node().name + ".ties", e.finish(hits, expression.inputs + int(v.size())), inputs,
-                  {a.n, a.h, a.w, a.c});
+  return emit_sum(context, context.node().name + ".ties", e.finish(hits, expression.inputs + int(v.size())),
+                  inputs, {a.n, a.h, a.w, a.c});
 }
 
 void gradient(GradientContext& context) {

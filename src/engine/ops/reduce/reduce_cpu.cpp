@@ -78,15 +78,17 @@ class Visit {
 
   const BlockSpace& space_;
   const BlockSpace::Extents target_;
-  int64_t reduced_ = 1;    // rows that make one result
-  bool natural_ = true;    // visited in the order in which they lie
+  int64_t reduced_ = 1;  // rows that make one result
+  bool natural_ = true;  // visited in the order in which they lie
 };
 
 struct Layout {
-  Layout(const Layout&) = delete;   // `visit` refers to `space`
+  Layout(const Layout&) = delete;  // `visit` refers to `space`
   Layout(const Graph& graph, const Node& node)
-      : expression(node.as<ReduceAttributes>().expression), program(expression),
-        space(make_space(graph, node, expression)), visit(space, space.stride(size_t(expression.inputs))) {
+      : expression(node.as<ReduceAttributes>().expression),
+        program(expression),
+        space(make_space(graph, node, expression)),
+        visit(space, space.stride(size_t(expression.inputs))) {
     const int64_t columns = std::min(space.piece(), space.columns());
     // Narrow rows are added several at a time, so that lanes are filled; they are folded at the end.
     if (!visit.keeps_columns())
@@ -112,7 +114,7 @@ struct Layout {
   const BlockProgram program;
   const BlockSpace space;
   const Visit visit;
-  int64_t width;   // partial sums of one output
+  int64_t width;  // partial sums of one output
 };
 
 // Each part visits a contiguous range of units. An item that begins and ends in one part is stored
@@ -120,7 +122,8 @@ struct Layout {
 class ReduceKernel final : public Kernel {
  public:
   explicit ReduceKernel(const BindContext& context)
-      : layout_(context.graph, context.node), kind_(context.node.as<ReduceAttributes>().kind),
+      : layout_(context.graph, context.node),
+        kind_(context.node.as<ReduceAttributes>().kind),
         parts_(size_t(context.choice.knobs.at(0))) {
     for (std::byte* output : context.outputs) outputs_.push_back(reinterpret_cast<float*>(output));
     const std::vector<BlockOperand> operands = block_operands(context, layout_.expression);
@@ -130,7 +133,8 @@ class ReduceKernel final : public Kernel {
       part.open = reinterpret_cast<double*>(base);
       part.head = part.open + layout_.sums_per_part() / 2;
       part.results.assign(outputs_.size(), nullptr);
-      evaluators_.emplace_back(layout_.program, layout_.space, operands, random_state(context, layout_.expression),
+      evaluators_.emplace_back(layout_.program, layout_.space, operands,
+                               random_state(context, layout_.expression),
                                reinterpret_cast<float*>(part.open + layout_.sums_per_part()));
     }
   }
@@ -144,12 +148,12 @@ class ReduceKernel final : public Kernel {
 
  private:
   struct Part {
-    double* open;                   // sums of the item at hand: per output, `width` of them
-    double* head;                   // what the part adds to an item that an earlier one began
-    bool has_head, head_ends;       // ... and whether the item ends here
-    bool has_tail;                  // `open` holds an item that later parts go on with
+    double* open;              // sums of the item at hand: per output, `width` of them
+    double* head;              // what the part adds to an item that an earlier one began
+    bool has_head, head_ends;  // ... and whether the item ends here
+    bool has_tail;             // `open` holds an item that later parts go on with
     int64_t first_item, last_item;
-    std::vector<float*> results;    // all nullptr: the evaluator keeps the values
+    std::vector<float*> results;  // all nullptr: the evaluator keeps the values
   };
 
   size_t sums() const { return outputs_.size() * size_t(layout_.width); }
@@ -168,7 +172,7 @@ class ReduceKernel final : public Kernel {
     for (int64_t u = begin; u < end;) {
       const Block block = visit.block(u, end - u);
       const float* const* values = evaluators_[p].run(block, part.results.data());
-      for (int64_t row = 0; row < block.rows;) {   // a block may hold several items
+      for (int64_t row = 0; row < block.rows;) {  // a block may hold several items
         const int64_t rows = visit.keeps_columns() ? std::min(block.rows - row, per_item - u % per_item) : 1;
         add(part, values, row * block.columns, rows * block.columns);
         row += rows;
@@ -217,14 +221,15 @@ class ReduceKernel final : public Kernel {
       for (int64_t c = 0; c < columns; ++c) {
         double result = sums[c];
         if (space.pieces() == 1)
-          for (int64_t i = c + columns; i < layout_.width; i += columns) result = combine(kind_, result, sums[i]);
+          for (int64_t i = c + columns; i < layout_.width; i += columns)
+            result = combine(kind_, result, sums[i]);
         outputs_[k][target + c] = float(result);
       }
     }
   }
 
   void join() {
-    double* open = nullptr;   // the last part's that began an item which isn't finished
+    double* open = nullptr;  // the last part's that began an item which isn't finished
     for (Part& part : parts_) {
       if (part.has_head) {
         for (size_t i = 0; i < sums(); ++i) open[i] = combine(kind_, open[i], part.head[i]);
@@ -236,7 +241,7 @@ class ReduceKernel final : public Kernel {
 
   const Layout layout_;
   const ReduceKind kind_;
-  std::vector<float*> outputs_;   // nullptr: unwanted
+  std::vector<float*> outputs_;  // nullptr: unwanted
   std::vector<Part> parts_;
   std::vector<BlockEvaluator> evaluators_;
 };
