@@ -503,7 +503,7 @@ REN_API int32_t ren_trainer_fit(ren_trainer *trainer, ren_loader *training, ren_
 /* All pictures of a loader once, in inference mode. Blocks. fn may be NULL. */
 REN_API int32_t ren_trainer_evaluate(ren_trainer *trainer, ren_loader *loader, ren_metrics *metrics, ren_progress_fn fn, void *user);
 /* Ends a running ren_trainer_fit or _evaluate after its present step, or the next one at once. From any
- * thread or signal handler (async-signal-safe; NULL does nothing). */
+ * thread or signal handler (async-signal-safe; its one error, INVALID_ARGUMENT, leaves no text). */
 REN_API int32_t ren_trainer_request_stop(ren_trainer *trainer);
 
 typedef struct ren_position {
@@ -546,7 +546,7 @@ typedef struct ren_verify_options {
   uint32_t struct_size;
   int32_t precision;            /* REN_PRECISION_* */
   const char *device;           /* as in ren_trainer_options */
-  double tolerance;             /* 0: 1e-4 in FP32, 3e-2 in 16 bits; scales all bounds (docs/cli.md) */
+  double tolerance;             /* 0: 1e-4 in FP32, 3e-2 in FP16, 1e-1 in BF16; scales all bounds (docs/cli.md) */
 } ren_verify_options;
 #define REN_VERIFY_OPTIONS_INIT REN_INIT_(ren_verify_options)
 

@@ -140,7 +140,7 @@ void add_verify(CLI::App& app, int& exit_code) {
   command->add_option("MODEL", state->model, "ONNX file")->required();
   command->add_option("GOLDEN", state->golden, "What PyTorch got: a .golden.safetensors file of the Python helper")->required();
   state->device.add(*command);
-  command->add_option("--tolerance", state->tolerance, "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16 and bf16")
+  command->add_option("--tolerance", state->tolerance, "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16, 1e-1 in bf16")
       ->check(CLI::PositiveNumber);
   add_output(*command, state->output, false);
   command->footer("Exit codes: 0 all within bounds, 1 a number differs, 2 refused (with all reasons).\n"

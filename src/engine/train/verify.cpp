@@ -91,6 +91,10 @@ class Verifier {
 
  private:
   bool half() const { return options_.precision != Precision::fp32; }
+  // Rounding to 16 bits moves values across the kinks of ReLU and to other maxima of a pool, which
+  // switches whole gradients on and off: PyTorch's own FP16 autocast is off by up to 0.24 max|ref| in
+  // a gradient of ResNet-20, at outputs within 1e-3. FP32 goldens are chosen to stay clear of that.
+  double kinks() const { return half() ? 10.0 : 1.0; }
 
   // ---- Is this a golden of that model? ----
 
@@ -245,7 +249,7 @@ class Verifier {
       // Zero in exact arithmetic: what is left is rounding, which knows no scale but G. In 16 bits
       // it is the rounding of each summand, not of the sum.
       const double bound = size < 1e-6 * most ? (half() ? 1.0 : 0.1) * result_.tolerance * most
-                                              : result_.tolerance * (size + 0.01 * most);
+                                              : kinks() * result_.tolerance * (size + 0.01 * most);
       compare(VerifyGroup::gradient, full, model_.parameter_to_file(i, trainer.parameter(i, Region::G)), bound);
     });
   }
@@ -259,11 +263,10 @@ class Verifier {
       for (size_t k = 0; k < std::min(ref.size(), initial.size()); ++k)
         change = std::max(change, std::abs(ref[k] - double(initial[k])));
       const std::vector<float> now = model_.parameter_to_file(i, trainer.parameter(i));
-      compare(VerifyGroup::parameter, full, now, result_.tolerance * (largest(ref) + 1e-3));
+      compare(VerifyGroup::parameter, full, now, kinks() * result_.tolerance * (largest(ref) + 1e-3));
       // Three small steps hardly move a weight: this bound is the one that sees a wrong optimizer.
-      // 10 tolerances in FP32; in 16 bits 3, as the change is a sum of gradients that are each
-      // within one tolerance.
-      const double factor = (half() ? 3.0 : 10.0) * result_.tolerance;
+      // In 16 bits it is twice the gradients', for their errors add up over the steps.
+      const double factor = (half() ? 2 * kinks() : 10.0) * result_.tolerance;
       compare(VerifyGroup::change, full, now, factor * (change + 3e-3 * largest(ref) + 1e-6));
     });
   }
@@ -332,7 +335,9 @@ nlohmann::json json_of(const Comparison& c) {
 
 }  // namespace
 
-double default_tolerance(Precision precision) { return precision == Precision::fp32 ? 1e-4 : 3e-2; }
+double default_tolerance(Precision precision) {
+  return precision == Precision::fp32 ? 1e-4 : precision == Precision::fp16 ? 3e-2 : 1e-1;
+}
 
 const char* name_of(VerifyGroup group) {
   switch (group) {
@@ -392,12 +397,14 @@ nlohmann::json VerifyResult::json() const {
                       {"tolerance", tolerance}, {"passed", passed()}, {"loss_scale", loss_scale}, {"notes", notes}};
   j["groups"] = nlohmann::json::object();
   j["failures"] = nlohmann::json::array();
+  j["comparisons"] = nlohmann::json::array();
   std::map<std::string, std::pair<size_t, const Comparison*>> groups;
   for (const Comparison& c : comparisons) {
     auto& [count, worst] = groups[name_of(c.group)];
     ++count;
     if (worst == nullptr || better(*worst, c)) worst = &c;
-    if (!c.passes()) j["failures"].push_back(json_of(c));
+    j["comparisons"].push_back(json_of(c));
+    if (!c.passes()) j["failures"].push_back(j["comparisons"].back());
   }
   for (const auto& [name, group] : groups) j["groups"][name] = {{"count", group.first}, {"worst", json_of(*group.second)}};
   return j;

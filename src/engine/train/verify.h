@@ -27,8 +27,8 @@ struct VerifyOptions {
   int device_index = 0;
 };
 
-// 1e-4 in FP32, where a right engine stays within half of the bounds; 3e-2 in 16 bits, where
-// activations carry 8 to 11 significant bits through tens of layers.
+// 1e-4 in FP32, where a right engine stays within half of the bounds; 3e-2 in FP16 and 1e-1 in BF16,
+// where activations carry 11 and 8 significant bits through tens of layers.
 double default_tolerance(Precision precision);
 
 enum class VerifyGroup : uint8_t { evaluation, output, loss, gradient, parameter, change, buffer };

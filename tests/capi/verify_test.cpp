@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// `verify` itself: it passes on what PyTorch recorded, and each number that is moved makes it fail and
+// name that tensor.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <unistd.h>
+
+#include "capi/support.h"
+#include "engine/base/safetensors.h"
+
+namespace ren::test {
+namespace {
+
+using nlohmann::json;
+
+json verify(const std::string& model, const std::string& golden, ren_verify_options options = REN_VERIFY_OPTIONS_INIT) {
+  ren_report* report = nullptr;
+  const int32_t status = ren_verify(model.c_str(), golden.c_str(), &options, &report);
+  if (status != REN_OK) return {{"status", status}, {"message", ren_last_error_message()}};
+  size_t needed = 0;
+  EXPECT_OK(ren_report_json(report, nullptr, 0, &needed));
+  std::string text(needed, '\0');
+  EXPECT_OK(ren_report_json(report, text.data(), text.size(), nullptr));
+  text.pop_back();
+  int32_t passed = -1;
+  EXPECT_OK(ren_report_passed(report, &passed));
+  ren_report_destroy(report);
+  json j = json::parse(text);
+  EXPECT_EQ(j["passed"].get<bool>(), passed == 1);
+  return j;
+}
+
+// A golden file whose content can be changed.
+class Golden {
+ public:
+  explicit Golden(const std::string& path) : file_(SafeTensorsFile::read(path)), metadata_(file_.metadata()) {
+    for (const auto& [name, tensor] : file_.tensors()) {
+      bytes_[name] = std::string(tensor.data);
+      tensors_[name] = tensor;
+    }
+    char name[] = "/tmp/ren-golden-XXXXXX";
+    close(mkstemp(name));
+    path_ = name;
+  }
+  ~Golden() { std::filesystem::remove(path_); }
+
+  std::vector<float> get(const std::string& name) const {
+    std::vector<float> values(bytes_.at(name).size() / sizeof(float));
+    std::memcpy(values.data(), bytes_.at(name).data(), bytes_.at(name).size());
+    return values;
+  }
+  void set(const std::string& name, const std::vector<float>& values) {
+    bytes_[name].assign(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  }
+  void restore(const std::string& name) { bytes_[name] = std::string(file_.at(name).data); }
+  void remove(const std::string& name) { tensors_.erase(name); }
+  void rename(const std::string& from, const std::string& to) {
+    tensors_[to] = tensors_.at(from);
+    bytes_[to] = bytes_.at(from);
+    tensors_.erase(from);
+  }
+  std::map<std::string, std::string>& metadata() { return metadata_; }
+
+  const std::string& write() {
+    for (auto& [name, tensor] : tensors_) tensor.data = bytes_[name];
+    write_safetensors(path_, tensors_, metadata_);
+    return path_;
+  }
+
+ private:
+  SafeTensorsFile file_;
+  std::map<std::string, std::string> metadata_;
+  std::map<std::string, std::string> bytes_;
+  std::map<std::string, SafeTensor> tensors_;
+  std::string path_;
+};
+
+class Verify : public testing::TestWithParam<const char*> {
+ protected:
+  std::string model() const { return parity_file(std::string(GetParam()) + ".onnx"); }
+  std::string golden() const { return parity_file(std::string(GetParam()) + ".golden.safetensors"); }
+};
+
+TEST_P(Verify, PassesAsRecorded) {
+  const json j = verify(model(), golden());
+  EXPECT_TRUE(j["passed"].get<bool>()) << j.dump(1);
+  // Everything in the golden file but inputs and targets is compared.
+  std::set<std::string> compared;
+  for (const json& c : j["comparisons"]) compared.insert(c["tensor"]);
+  const SafeTensorsFile file = SafeTensorsFile::read(golden());
+  for (const auto& [name, tensor] : file.tensors())
+    if (name.find("/input/") == std::string::npos && name.find("/target") == std::string::npos) {
+      EXPECT_TRUE(compared.count(name)) << name;
+    }
+}
+
+// Each comparison in turn: one element of its tensor, the smallest, moved by 20 times the bound.
+TEST_P(Verify, FindsEveryNumberThatIsMoved) {
+  const json whole = verify(model(), golden());
+  ASSERT_TRUE(whole["passed"].get<bool>());
+  Golden changed(golden());
+  std::set<std::string> groups;
+  for (const json& c : whole["comparisons"]) {
+    const std::string name = c["tensor"], group = c["group"];
+    groups.insert(group);
+    std::vector<float> values = changed.get(name);
+    const auto smallest = std::min_element(values.begin(), values.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
+    *smallest += float(20 * c["bound"].get<double>());
+    changed.set(name, values);
+    const json j = verify(model(), changed.write());
+    changed.restore(name);
+    EXPECT_FALSE(j["passed"].get<bool>()) << group << " " << name;
+    std::set<std::string> named;
+    for (const json& f : j["failures"]) named.insert(f["tensor"]);
+    EXPECT_EQ(named, std::set<std::string>{name}) << group;
+  }
+  const std::set<std::string> all = {"evaluation", "output", "loss", "gradient", "parameter", "change", "statistic"};
+  EXPECT_EQ(groups, all);
+}
+
+TEST_P(Verify, NotANumberFails) {
+  Golden changed(golden());
+  std::vector<float> values = changed.get("step0/loss");
+  values[0] = std::nanf("");
+  changed.set("step0/loss", values);
+  EXPECT_FALSE(verify(model(), changed.write())["passed"].get<bool>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, Verify, testing::Values("fresh_bn.ts", "two_heads.ts"),
+                         [](const auto& info) { return std::string(info.param).substr(0, std::string(info.param).find('.')); });
+
+// The settings of the golden file matter: each one changed makes the parameters differ.
+TEST(VerifySettings, AWrongOptimizerIsSeen) {
+  const std::string model = parity_file("two_heads.ts.onnx"), golden = parity_file("two_heads.ts.golden.safetensors");
+  const std::pair<const char*, const char*> changes[] = {{"momentum", "0.0"}, {"weight_decay", "0.0"}, {"nesterov", "true"},
+                                                         {"lr", "0.051"},     {"label_smoothing", "0.1"},
+                                                         {"outputs", "logits:1.0"}, {"outputs", "logits:1.0,aux:0.4"}};
+  for (const auto& [key, value] : changes) {
+    Golden changed(golden);
+    changed.metadata()[key] = value;
+    const json j = verify(model, changed.write());
+    ASSERT_TRUE(j.contains("passed")) << j.dump();
+    EXPECT_FALSE(j["passed"].get<bool>()) << key;
+  }
+}
+
+TEST(VerifySettings, TheToleranceScalesTheBounds) {
+  const std::string model = parity_file("fresh_bn.ts.onnx"), golden = parity_file("fresh_bn.ts.golden.safetensors");
+  ren_verify_options options = REN_VERIFY_OPTIONS_INIT;
+  options.tolerance = 1e-9;   // below FP32's rounding
+  EXPECT_FALSE(verify(model, golden, options)["passed"].get<bool>());
+  options.tolerance = -1;
+  EXPECT_EQ(verify(model, golden, options)["status"], REN_ERROR_INVALID_ARGUMENT);
+}
+
+TEST(VerifySettings, SixteenBits) {
+  const std::string model = parity_file("fresh_bn.ts.onnx"), golden = parity_file("fresh_bn.ts.golden.safetensors");
+  ren_verify_options options = REN_VERIFY_OPTIONS_INIT;
+  options.precision = REN_PRECISION_FP16;
+  const json j = verify(model, golden, options);
+  EXPECT_TRUE(j["passed"].get<bool>()) << j["failures"].dump(1);
+  // It is really done in 16 bits: the errors are far beyond FP32's.
+  EXPECT_GT(j["groups"]["output"]["worst"]["error"].get<double>(), 1e-5);
+}
+
+TEST(VerifyRefuses, WhatIsNoGoldenOfTheModel) {
+  const std::string model = parity_file("two_heads.ts.onnx"), golden = parity_file("two_heads.ts.golden.safetensors");
+  const auto message = [&](auto&& change) {
+    Golden changed(golden);
+    change(changed);
+    const json j = verify(model, changed.write());
+    EXPECT_TRUE(j.contains("status")) << j.dump();
+    return j.value("message", "");
+  };
+  const auto contains = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  contains(message([](Golden& g) { g.metadata()["format"] = "other"; }), "no golden file");
+  contains(message([](Golden& g) { g.metadata()["content"] = "nothing"; }), "content");
+  contains(message([](Golden& g) { g.metadata()["optimizer"] = "adam"; }), "adam");
+  contains(message([](Golden& g) { g.metadata()["lr"] = "fast"; }), "fast");
+  contains(message([](Golden& g) { g.remove("step1/target"); }), "step1/target");
+  contains(message([](Golden& g) { g.remove("step0/input/input"); }), "step0/input/input");
+  contains(message([](Golden& g) { g.rename("step0/grad/main.weight", "step0/grad/gone"); }), "gone");
+  const std::string both = message([](Golden& g) {
+    g.remove("step1/target");
+    g.remove("step2/loss");
+  });
+  contains(both, "step1/target");
+  contains(both, "step2/loss");
+  EXPECT_EQ(verify(parity_file("fresh_bn.ts.onnx"), golden)["status"], REN_ERROR_INVALID_DATA);
+  EXPECT_EQ(verify("missing.onnx", golden)["status"], REN_ERROR_NOT_FOUND);
+  EXPECT_EQ(verify(model, "missing")["status"], REN_ERROR_NOT_FOUND);
+  EXPECT_EQ(verify(model, model)["status"], REN_ERROR_INVALID_DATA);
+}
+
+// Parameters of the golden file that the importer alone would not train, and the other way round.
+TEST(VerifyPolicy, TrainsTheGoldensParametersAndSaysSo) {
+  const std::string model = parity_file("two_heads.ts.onnx");
+  Golden changed(parity_file("two_heads.ts.golden.safetensors"));
+  changed.remove("step0/grad/main.bias");
+  changed.remove("step2/param/main.bias");
+  const json j = verify(model, changed.write());
+  ASSERT_TRUE(j.contains("notes")) << j.dump();
+  ASSERT_EQ(j["notes"].size(), 1u) << j["notes"].dump();
+  EXPECT_NE(j["notes"][0].get<std::string>().find("main.bias"), std::string::npos);
+  for (const json& c : j["comparisons"]) EXPECT_EQ(c["tensor"].get<std::string>().find("main.bias"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ren::test
