@@ -325,7 +325,10 @@ class BlockCompiler {
   std::vector<int16_t> buffer_;
 };
 
-BlockProgram::BlockProgram(const Expression& expression) { BlockCompiler(expression, *this).run(); }
+BlockProgram::BlockProgram(const Expression& expression) {
+  BlockCompiler(expression, *this).run();
+  vector_math(Prim::exp, nullptr, nullptr, 0);  // chooses its variant now, so that run() allocates nothing
+}
 
 void BlockProgram::run(float* const* buffers, int count, std::span<const Fetch> next) const noexcept {
   // One or two loops keep up with the processor's own prefetching; measured, fetching on top of it
