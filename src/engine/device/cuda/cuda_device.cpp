@@ -95,6 +95,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   REN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   upload_stream_.reset(stream);
   uploaded_ = make_event();
+  for (Event& done : program_done_) done = make_event();
   REN_CUDA_CHECK(cublasLtCreate(&blas_));
   kernels_ = std::make_unique<KernelCache>(fmt::format("sm_{}{}", properties_.major, properties_.minor),
                                            cache_folder());
@@ -147,23 +148,31 @@ ConvolutionLibrary& CudaDevice::convolutions() {
   return *convolutions_;
 }
 
+// With two input slots an upload goes where the program before the last one read: it waits for that
+// one, on the GPU, and runs beside the last. An event never recorded does not hold it up.
 void CudaDevice::upload(std::byte* target, const void* host, size_t bytes) {
   make_current();
+  REN_CUDA_CHECK(cudaStreamWaitEvent(upload_stream_.get(), program_done_[programs_ & 1].get()));
   REN_CUDA_CHECK(cudaMemcpyAsync(target, host, bytes, cudaMemcpyHostToDevice, upload_stream_.get()));
   REN_CUDA_CHECK(cudaEventRecord(uploaded_.get(), upload_stream_.get()));
   upload_pending_ = true;
 }
 
-void CudaDevice::join_uploads() {
-  if (!upload_pending_) return;
+void CudaDevice::before_launch() {
+  if (!upload_pending_ || capturing_) return;
   REN_CUDA_CHECK(cudaStreamWaitEvent(stream_.get(), uploaded_.get()));
   upload_pending_ = false;
+}
+
+void CudaDevice::after_program() {
+  REN_CUDA_CHECK(cudaEventRecord(program_done_[programs_ & 1].get(), stream_.get()));
+  ++programs_;
 }
 
 // Small pieces land in pinned memory first, since a copy to pageable memory would block the host.
 uint64_t CudaDevice::download(void* host, const std::byte* source, size_t bytes) {
   make_current();
-  join_uploads();
+  before_launch();
   Download d{next_ticket_, nullptr, nullptr, nullptr, bytes};
   if (bytes <= kStagingBytes) {
     if (staging_.empty()) staging_.push_back(host_allocator_.allocate(kStagingBytes));

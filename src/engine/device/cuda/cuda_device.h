@@ -90,7 +90,10 @@ class CudaDevice final : public Device {
   void record_failure(std::string reason) noexcept;
   void record(cudaError_t status, const char* call) noexcept;
   void throw_failure();
-  void join_uploads();  // the compute stream waits for uploads begun
+  // Before a launch: the compute stream waits for uploads begun, but within a capture, which is no launch.
+  void before_launch();
+  void after_program();  // remembers where this program ends, for uploads into the slot that it read
+  void set_capturing(bool capturing) { capturing_ = capturing; }
 
  private:
   struct Download {
@@ -108,7 +111,9 @@ class CudaDevice final : public Device {
   std::string identity_;
   Stream stream_, upload_stream_;
   Event uploaded_;
-  bool upload_pending_ = false;
+  bool upload_pending_ = false, capturing_ = false;
+  Event program_done_[2];  // of the last two programs
+  uint64_t programs_ = 0;
   PinnedAllocator host_allocator_;
   cublasLtHandle_t blas_ = nullptr;
   std::unique_ptr<KernelCache> kernels_;

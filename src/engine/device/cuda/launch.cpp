@@ -68,6 +68,7 @@ void LaunchList::launch_kernel(Step& step) {
 
 // Only the first launch can throw (a kernel that does not compile or load); it is made before capture.
 void LaunchList::launch() noexcept try {
+  device_.before_launch();
   for (Step& step : steps_) {
     if (step.call)
       step.call();

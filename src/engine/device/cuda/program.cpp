@@ -23,8 +23,9 @@ class CudaProgram final : public Program {
   }
 
   void run() override {
-    device_.join_uploads();
+    device_.before_launch();
     REN_CUDA_CHECK(cudaGraphLaunch(executable_.get(), device_.stream()));
+    device_.after_program();
   }
 
  private:
@@ -34,7 +35,9 @@ class CudaProgram final : public Program {
     const cudaStream_t stream = device_.stream();
     device_.synchronize();
     REN_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    device_.set_capturing(true);
     for (const auto& kernel : kernels_) kernel->launch();
+    device_.set_capturing(false);
     cudaGraph_t graph = nullptr;
     const cudaError_t status = cudaStreamEndCapture(stream, &graph);
     const GraphHandle owner(graph);
