@@ -233,6 +233,7 @@ void Engine::write(size_t variant, TensorId tensor, const std::vector<float>& va
   require(t.dtype != DType::i32 && t.dtype != DType::u8 && t.dtype != DType::i8, "tensor '{}' is not floating point", t.name);
   std::vector<std::byte> raw(bytes_of(t));
   convert_from_f32(values.data(), t.dtype, raw.data(), values.size());
+  device_->synchronize();   // what was launched before reads the old values
   device_->upload(address(variant, tensor), raw.data(), raw.size());
   device_->synchronize();
 }
@@ -253,6 +254,7 @@ double Engine::read_scalar(Scalar scalar, int component) {
 
 void Engine::write_scalar(Scalar scalar, double value, int component) {
   std::byte raw[4];
+  device_->synchronize();   // what was launched before reads the old value
   if (kScalars[size_t(scalar)].type == DType::i32) {
     const int32_t v = int32_t(value);
     std::memcpy(raw, &v, 4);
@@ -280,6 +282,7 @@ void Engine::write_parameter(Region family, int32_t parameter, const std::vector
   require(size_t(p.shape.elements()) == values.size(), "parameter '{}' holds {} elements, not {}", p.name,
           p.shape.elements(), values.size());
   std::byte* target = arena_->base() + region.offset + plan_->slot_offset(family, parameter);
+  device_->synchronize();   // what was launched before reads the old values
   device_->upload(target, values.data(), values.size() * sizeof(float));
   device_->synchronize();
 }
