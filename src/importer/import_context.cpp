@@ -281,7 +281,11 @@ void ImportContext::settle_storage() {
       Layout& layout = claim->buffer ? model.buffer_layouts[size_t(claim->index)]
                                      : model.parameter_layouts[size_t(claim->index)];
       layout.added = true;
-      if (!claim->copy.empty()) {
+      const auto uses = untied_uses.find({claim->file_tensor, claim->copy});
+      if (!claim->copy.empty() && !claim->buffer) {
+        layout.name = claim->copy;
+        if (uses != untied_uses.end()) layout.rewired = uses->second;
+      } else if (!claim->copy.empty() && uses == untied_uses.end()) {
         layout.name = claim->copy;
       } else {
         std::string name = claim->wish;
@@ -290,7 +294,7 @@ void ImportContext::settle_storage() {
         layout.name = name;
         layout.rewired = {{claim->node, claim->input}};
       }
-      note(fmt::format("'{}' serves several roles in the file; '{}' is kept apart from it, and export adds it",
+      if (uses == untied_uses.end()) note(fmt::format("'{}' serves several roles in the file; '{}' is kept apart from it, and export adds it",
                        file.tensors[size_t(tensor)].name, layout.name));
     }
   }

@@ -146,6 +146,11 @@ class ImportContext {
   std::unordered_map<std::string, std::vector<int>> consumers;   // node indices
   std::set<std::string> graph_outputs;
 
+  // Parameters that the exporter merged with others of equal value, by (node, input).
+  std::map<std::pair<int, int>, OnnxValue> untied;
+  std::map<std::pair<int, std::string>, std::vector<std::pair<int, int>>> untied_uses;
+  void untie_merged();
+
   const OnnxValue& value(const std::string& name) const;
   // The one node that reads a value which is no graph output; -1 otherwise.
   int sole_consumer(const std::string& name) const;

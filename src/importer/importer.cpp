@@ -80,6 +80,7 @@ class Driver {
     enter_tensors();
     enter_input();
     throw_if_any();
+    context_.untie_merged();
     for (int i = 0; i < file_->graph().node_size(); ++i)
       if (live_[size_t(i)]) import_node(i);
     collect_outputs();
@@ -375,11 +376,14 @@ class Driver {
   }
 
   void remark() {
-    if (context_.folded_convs > 0)
-      context_.warn(fmt::format("{} convolutions have biases as they arise when BatchNormalization is folded away ({} normalisations are left): "
-                                "this looks like an inference export. It trains, but not as the original would; export again with "
+    const auto& nodes = model_.graph.nodes;
+    const int left = int(std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.op == Op::batch_norm; }));
+    const int folded = std::max(context_.folded_convs, context_.policy.normalisations_in_signature() - left);
+    if (folded > 0)
+      context_.warn(fmt::format("BatchNormalization was folded into {} convolutions ({} normalisations are left): this looks like "
+                                "an inference export. It trains, but not as the original would; export again with "
                                 "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, dynamo=False",
-                                context_.folded_convs, context_.norms));
+                                folded, context_.norms));
     if (context_.norms > 0 && context_.training_norms > 0) {
       bool untouched = !model_.buffers.empty();
       for (const auto& buffer : model_.buffers)

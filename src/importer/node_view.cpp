@@ -40,7 +40,9 @@ bool NodeView::wants(int output) const {
 
 const OnnxValue& NodeView::in(int input) const {
   static const OnnxValue absent;
-  return has(input) ? context.value(proto.input(input)) : absent;
+  if (!has(input)) return absent;
+  const auto untied = context.untied.find({index, input});
+  return untied != context.untied.end() ? untied->second : context.value(proto.input(input));
 }
 
 const OnnxValue& NodeView::required(int input) const {

@@ -138,6 +138,18 @@ bool TrainingPolicy::looks_trainable(const FileTensor& tensor) const {
   return product(tensor.dims) > 1 && is_dotted_name(name);
 }
 
+int TrainingPolicy::normalisations_in_signature() const {
+  return int(std::count_if(signature_buffers_.begin(), signature_buffers_.end(),
+                           [](const std::string& name) { return name.ends_with("running_mean"); }));
+}
+
+std::set<std::string> TrainingPolicy::missing_parameters() const {
+  std::set<std::string> missing;
+  for (const auto& name : signature_parameters_)
+    if (!file_.tensor_by_name.count(name)) missing.insert(name);
+  return missing;
+}
+
 void TrainingPolicy::finish(const std::vector<ParameterInfo>& tensors, std::vector<std::string>& warnings) const {
   const auto check = [&](const std::vector<std::string>& globs, const char* what) {
     for (const auto& glob : globs) {
@@ -153,14 +165,17 @@ void TrainingPolicy::finish(const std::vector<ParameterInfo>& tensors, std::vect
     if (first_match(options_.train, info.name) && !first_match(options_.freeze, info.name) && !info.trained &&
         std::find(options_.train.begin(), options_.train.end(), info.name) != options_.train.end())
       fail(StatusCode::invalid_argument, "'{}' cannot be trained: it is {}", info.name, info.reason);
+  std::set<std::string> present;
+  for (const auto& info : tensors) present.insert(info.name);
   const auto missing = [&](const std::set<std::string>& names, const char* where) {
-    for (const auto& name : names) {
-      const bool found = std::any_of(tensors.begin(), tensors.end(),
-                                     [&](const ParameterInfo& t) { return t.name == name; });
-      if (!found)
-        warnings.push_back(fmt::format("parameter '{}' is named in {}, but the file has no such tensor: the exporter "
-                                       "folded it away or renamed it", name, where));
-    }
+    std::string list;
+    int count = 0;
+    for (const auto& name : names)
+      if (!present.count(name)) list += fmt::format("{}{}", count++ ? ", " : "", name);
+    if (count > 0)
+      warnings.push_back(fmt::format("{} parameters are named in {}, but the file has no tensors of these names: the exporter "
+                                     "folded them away, renamed them or merged them with equal ones, which then train as one: {}",
+                                     count, where, list));
   };
   if (helper_) missing(*helper_, "renaissance.trainable");
   missing(signature_parameters_, "the exporter's graph signature");

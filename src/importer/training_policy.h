@@ -35,7 +35,10 @@ class TrainingPolicy {
   Decision decide(const std::string& name, const FileTensor& tensor, WeightRole role, bool generated_constant);
   // Whether computing with the tensor while importing would lose something trainable.
   bool looks_trainable(const FileTensor& tensor) const;
-  bool in_signature_as_buffer(const std::string& name) const { return signature_buffers_.count(name) != 0; }
+  // BatchNormalizations of the module that was exported, as far as the signature tells.
+  int normalisations_in_signature() const;
+  // Parameters that the exporter's signature names and the file lacks.
+  std::set<std::string> missing_parameters() const;
   // Once all is imported: globs without a match (throws), listed names that the file lacks.
   void finish(const std::vector<ParameterInfo>& tensors, std::vector<std::string>& warnings) const;
 

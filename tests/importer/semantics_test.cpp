@@ -204,6 +204,49 @@ TEST_F(Semantics, SignatureNamesParametersAndBuffers) {
   EXPECT_TRUE(says(model.warnings, "lost.weight"));
 }
 
+// Two LayerNorms that read the same tensors, as PyTorch's default exporter leaves fresh ones.
+ModelMaker merged_norms(const std::string& second_module) {
+  ModelMaker m(20, {-1, 3, 4, 8});
+  m.tensor("norm1.weight", {8}, 1.0f, 0.0f);
+  m.tensor("norm1.bias", {8}, 0.0f, 0.0f);
+  std::string value = "x";
+  for (const std::string& module : {std::string("norm1"), second_module}) {
+    auto& node = m.node("LayerNormalization", {value, "norm1.weight", "norm1.bias"}, {value + "n"});
+    auto& entry = *node.add_metadata_props();
+    entry.set_key("pkg.torch.onnx.name_scopes");
+    entry.set_value("['', '" + module + "', 'layer_norm']");
+    value += "n";
+  }
+  m.add_output(value, {-1, 3, 4, 8});
+  std::string signature = "\n# inputs\n";
+  for (const std::string& module : {std::string("norm1"), second_module})
+    for (const char* leaf : {"weight", "bias"})
+      signature += "p: PARAMETER target='" + module + "." + leaf + "'\n";
+  auto& entry = *m.graph().add_metadata_props();
+  entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+  entry.set_value(signature + "\n# outputs\n");
+  return m;
+}
+
+TEST_F(Semantics, ParametersMergedByTheExporterAreKeptApart) {
+  const auto model = import(merged_norms("norm2"));
+  ASSERT_EQ(model.graph.parameters.size(), 4u);
+  ASSERT_NE(parameter(model, "norm2.weight"), nullptr);
+  EXPECT_TRUE(parameter(model, "norm2.weight")->trainable);
+  auto values = model.parameters;
+  for (size_t i = 0; i < values.size(); ++i) std::fill(values[i].begin(), values[i].end(), float(i + 2));
+  export_model(model, values, {}, scratch_ / "out.onnx");
+  const auto again = import_model(scratch_ / "out.onnx");
+  ASSERT_EQ(again.graph.parameters.size(), 4u);
+  for (size_t i = 0; i < 4; ++i)
+    for (size_t k = 0; k < 4; ++k)
+      if (again.graph.parameters[i].name == model.graph.parameters[k].name) {
+        EXPECT_EQ(again.parameters[i], values[k]);
+      }
+  // The same module twice is meant.
+  EXPECT_EQ(import(merged_norms("norm1")).graph.parameters.size(), 2u);
+}
+
 TEST_F(Semantics, ExporterScalarsAreNoParameters) {
   ModelMaker m(17, {-1, 3, 4, 4});
   m.tensor("block.gamma", {1}, 0.5f);

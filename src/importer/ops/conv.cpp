@@ -192,7 +192,7 @@ void import_matmul(const NodeView& node) {
   if (next >= 0 && context.file.graph().node(next).op_type() == "Add") {
     const onnx::NodeProto& add = context.file.graph().node(next);
     const int other = add.input_size() == 2 && add.input(0) == result ? 1 : 0;
-    const OnnxValue& bias = context.value(add.input(other));
+    const OnnxValue& bias = NodeView(context, add, next).in(other);
     if (add.output_size() == 1 && add.input(1 - other) == result && is_row_bias(bias, matrix.map.extent(1)) &&
         bias.rank() == 1 && bias.is(Kind::weight)) {
       context.values[add.output(0)] = matrix_product(node, x, x.rank() - 1, matrix, 0, 1.0f, &bias);

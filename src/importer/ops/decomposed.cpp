@@ -92,8 +92,9 @@ bool import_decomposed_layer_norm(const NodeView& mean) {
   std::string result = walk.at(div).output(0);
   const auto affine = [&](const char* op, OnnxValue& into) {
     const int i = walk.next(result, op, 1);
-    if (i < 0) return;
-    const OnnxValue& v = context.value(walk.other(i, result));
+    if (i < 0 || walk.other(i, result).empty()) return;
+    const NodeView user(context, walk.at(i), i);
+    const OnnxValue& v = user.in(walk.at(i).input(0) == result ? 1 : 0);
     if (!v.is(Kind::weight) || v.dims() != normalised) return;
     into = v;
     taken.insert(i);

@@ -48,7 +48,8 @@ float keep_of(const NodeView& node, bool training) {
 }
 
 std::string stem_of(const NodeView& node) {
-  const std::string scale = node.proto.input(1);
+  const std::string& copy = node.in(1).copy;
+  const std::string scale = copy.empty() ? node.proto.input(1) : copy;
   const std::string suffix = ".weight";
   if (scale.size() > suffix.size() && scale.compare(scale.size() - suffix.size(), suffix.size(), suffix) == 0)
     return scale.substr(0, scale.size() - suffix.size());
