@@ -27,6 +27,20 @@ if(EXISTS ${header})
   endforeach()
 endif()
 
+# A C program of strict C99 against the shared library.
+if(TARGET renaissance)
+  add_executable(header_c99 ${CMAKE_CURRENT_SOURCE_DIR}/capi/header_c99.c)
+  set_target_properties(header_c99 PROPERTIES C_STANDARD 99 C_EXTENSIONS OFF)
+  target_compile_options(header_c99 PRIVATE -pedantic-errors -Wall -Wextra -Werror -Wstrict-prototypes)
+  target_include_directories(header_c99 PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/capi)
+  target_link_libraries(header_c99 PRIVATE renaissance)
+  ren_check(header.program LABELS cpu COMMAND header_c99 ${CMAKE_SOURCE_DIR}/examples/quickstart/shapes_cnn.onnx)
+endif()
+if(TARGET renaissance_cli)
+  ren_check(cli LABELS cpu TIMEOUT 600
+            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/cli_test.py $<TARGET_FILE:renaissance_cli>)
+endif()
+
 # Not twice: the rest is about what a release build delivers.
 if(NOT REN_SANITIZE)
   if(TARGET renaissance)

@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program from outside: exit codes, messages, output for people and machines, interruption.
+
+usage: cli_test.py PROGRAM [unittest arguments]
+"""
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import zipfile
+import zlib
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, '..', '..')
+MODEL = os.path.join(ROOT, 'examples', 'quickstart', 'shapes_cnn.onnx')
+PARITY = os.path.join(ROOT, 'tests', 'fixtures', 'parity')
+GOLDEN_MODEL = os.path.join(PARITY, 'fresh_bn.ts.onnx')
+GOLDEN = os.path.join(PARITY, 'fresh_bn.ts.golden.safetensors')
+PROGRAM = None
+CLASSES = [f'class{i}' for i in range(10)]
+
+
+def png(path, color, size=40, seed=0):
+    """A noisy picture of one color, as RGB."""
+    noise = random.Random(seed)
+    rows = b''.join(b'\0' + bytes(min(255, c + noise.randrange(40)) for _ in range(size) for c in color) for _ in range(size))
+
+    def chunk(kind, data):
+        return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+
+    with open(path, 'wb') as f:
+        f.write(b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', size, size, 8, 2, 0, 0, 0)) +
+                chunk(b'IDAT', zlib.compress(rows)) + chunk(b'IEND', b''))
+
+
+def pictures(folder, classes=10, each=3, splits=('train', 'val')):
+    for split in splits:
+        for i in range(classes):
+            place = os.path.join(folder, split, f'class{i}')
+            os.makedirs(place)
+            for k in range(each):
+                png(os.path.join(place, f'{k}.png'), (20 * i, 200 - 20 * i, 60 + 10 * (i % 5)), seed=i * 100 + k)
+    return folder
+
+
+def run(*arguments, stdout=subprocess.PIPE, timeout=120):
+    done = subprocess.run([PROGRAM, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=timeout, check=False)
+    return done.returncode, done.stdout or '', done.stderr
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = tempfile.mkdtemp(prefix='ren-cli-')
+        cls.data = pictures(os.path.join(cls.work, 'data'))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.work)
+
+    def path(self, name):
+        return os.path.join(self.work, name)
+
+    def refused(self, *arguments, code=2, says=()):
+        got, out, err = run(*arguments)
+        self.assertEqual(got, code, f'{arguments}\n{out}{err}')
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, err + out)
+        return err
+
+    def passes(self, *arguments):
+        got, out, err = run(*arguments)
+        self.assertEqual(got, 0, f'{arguments}\n{out}{err}')
+        return out, err
+
+    def train(self, out, *more, epochs='1', data=None):
+        return ('train', MODEL, '--data', data or self.data, '--epochs', epochs, '--batch', '8', '--lr', '0.01', '--normalize', 'half',
+                '--augment', 'flip,pad-crop:2', '--out', self.path(out), *more)
+
+
+class Usage(Case):
+    def test_help(self):
+        out, _ = self.passes('--help')
+        for command in ('inspect', 'plan', 'train', 'eval', 'predict', 'export', 'verify', 'doctor'):
+            self.assertIn(command, out)
+            text, _ = self.passes(command, '--help')
+            self.assertIn('Examples:', text)
+        out, _ = self.passes('--version')
+        self.assertRegex(out, r'^renaissance \d+\.\d+\.\d+\n$')
+
+    def test_bad_usage(self):
+        self.refused()
+        self.refused('nonsense')
+        self.refused('inspect')
+        self.refused('inspect', MODEL, '--nonsense')
+        self.refused('train', MODEL, '--data', self.data)   # no --out
+        self.refused(*self.train('x.onnx', '--schedule', 'magic'), says='magic')
+        self.refused('plan', MODEL, '--batch', '0', says='--batch')
+        self.refused('train', MODEL, '--data', self.data, '--out', self.path('x.onnx'), '--lr', 'fast', says='--lr')
+        self.refused(*self.train('x.onnx', '--momentum', '1.5'))
+        self.refused(*self.train('x.onnx', '--mean', '0.5', '--std', '0.5'))   # besides --normalize
+        self.refused(*self.train('x.onnx', '--schedule', 'step'), says='--step-epochs')
+        self.refused(*self.train('x.onnx', '--checkpoint-every', '2'), says='--checkpoint')
+        self.refused('train', MODEL, '--data', self.data, '--out', self.path('x.onnx'), '--augment', 'flip,spin', says='spin')
+        self.refused(*self.train('x.onnx', '--augment', 'flip'), says='--augment')   # twice
+        self.refused(*self.train('x.onnx', '--device', 'abacus'), says='abacus')
+
+    def test_doctor(self):
+        out, _ = self.passes('doctor')
+        self.assertIn('cpu', out)
+        out, _ = self.passes('doctor', '--json')
+        self.assertTrue(json.loads(out)['devices'][0]['usable'])
+
+
+class Models(Case):
+    def test_inspect(self):
+        out, _ = self.passes('inspect', MODEL)
+        self.assertIn('input', out)
+        j = json.loads(self.passes('inspect', MODEL, '--json')[0])
+        self.assertEqual(j['outputs'][0]['shape'], [None, 10])
+        self.assertGreater(j['trained_elements'], 0)
+        frozen = json.loads(self.passes('inspect', MODEL, '--json', '--freeze', '*')[0])
+        self.assertEqual(frozen['trained_elements'], 0)
+
+    def test_broken_models(self):
+        self.refused('inspect', self.path('gone.onnx'), says='gone.onnx')
+        self.refused('inspect', self.work, says=self.work)
+        with open(MODEL, 'rb') as f:
+            content = f.read()
+        for name, broken in (('empty', b''), ('half', content[:len(content) // 2]), ('text', b'this is no model\n' * 50)):
+            with open(self.path(name), 'wb') as f:
+                f.write(broken)
+            self.refused('inspect', self.path(name), says=name)
+        self.refused('inspect', MODEL, '--freeze', 'no-such-name', says='no-such-name')
+
+    def test_plan(self):
+        out, _ = self.passes('plan', MODEL, '--batch', '16')
+        self.assertIn('weights', out)
+        page = self.path('plan.html')
+        json.loads(self.passes('plan', MODEL, '--json', '--html', page)[0])
+        self.assertGreater(os.path.getsize(page), 1000)
+        self.refused('plan', MODEL, '--html', '/no/such/folder/plan.html', says='/no/such/folder')
+
+    def test_export(self):
+        out = self.path('again.onnx')
+        self.passes('export', MODEL, '--out', out, '--metadata', 'author=me = myself')
+        self.assertEqual(json.loads(self.passes('inspect', out, '--json')[0])['metadata']['author'], 'me = myself')
+        self.refused('export', MODEL, '--out', out, '--metadata', 'author')
+        self.passes('export', MODEL, '--inference', '--out', out)
+
+    def test_verify(self):
+        out, _ = self.passes('verify', GOLDEN_MODEL, GOLDEN)
+        self.assertIn('passed', out)
+        self.assertTrue(json.loads(self.passes('verify', GOLDEN_MODEL, GOLDEN, '--json')[0])['passed'])
+        self.refused('verify', GOLDEN_MODEL, GOLDEN, '--tolerance', '1e-9', code=1, says='FAILED')
+        self.refused('verify', GOLDEN_MODEL, self.path('gone'), says='gone')
+        self.refused('verify', GOLDEN_MODEL, MODEL)
+        self.refused('verify', MODEL, GOLDEN)
+
+    def test_verify_names_what_differs(self):
+        # one byte in the middle of a gradient
+        with open(GOLDEN, 'rb') as f:
+            content = bytearray(f.read())
+        length = struct.unpack('<Q', content[:8])[0]
+        begin, end = json.loads(content[8:8 + length])['step0/grad/fc.weight']['data_offsets']
+        at = 8 + length + (begin + end) // 2 // 4 * 4
+        content[at:at + 4] = struct.pack('<f', 3.0)
+        with open(self.path('moved'), 'wb') as f:
+            f.write(content)
+        self.refused('verify', GOLDEN_MODEL, self.path('moved'), code=1, says="FAILED gradient 'step0/grad/fc.weight'")
+
+
+class Training(Case):
+    def test_train_eval_predict(self):
+        out, _ = self.passes(*self.train('t.onnx', '--json', epochs='3'))
+        events = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([e['event'] for e in events if e['event'] in ('start', 'epoch', 'done')], ['start'] + ['epoch'] * 3 + ['done'])
+        done = events[-1]['validation']
+        measured = json.loads(self.passes('eval', self.path('t.onnx'), '--data', self.data, '--json')[0].splitlines()[-1])
+        self.assertEqual(measured['top1'], done['top1'])
+        self.assertAlmostEqual(measured['loss'], done['loss'], places=5)   # the loss is printed as a double of FP32 sums
+        out, err = self.passes('predict', self.path('t.onnx'), os.path.join(self.data, 'val', 'class3'), '--top', '3', '--json')
+        self.assertEqual(err, '')   # normalisation and class names come with the file
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([os.path.basename(p['path']) for p in lines], ['0.png', '1.png', '2.png'])
+        for p in lines:
+            self.assertEqual(len(p['predictions']), 3)
+            self.assertIn(p['predictions'][0]['class'], CLASSES)
+            probabilities = [c['probability'] for c in p['predictions']]
+            self.assertEqual(probabilities, sorted(probabilities, reverse=True))
+            self.assertLessEqual(sum(probabilities), 1 + 1e-9)
+
+    def test_output_for_people(self):
+        out, err = self.passes(*self.train('p.onnx'))
+        self.assertIn('epoch 1/1', out)
+        self.assertIn('top-1', out)
+        self.assertNotIn('\x1b', out + err)   # no terminal, no control codes
+        out, err = self.passes(*self.train('p.onnx', '--quiet'))
+        self.assertEqual(len(out.splitlines()), 1, out)
+
+    def test_same_seed_same_weights(self):
+        for name in ('a.onnx', 'b.onnx'):
+            self.passes(*self.train(name, '--seed', '5', '--loader-threads', '1' if name == 'a.onnx' else '2'))
+        with open(self.path('a.onnx'), 'rb') as a, open(self.path('b.onnx'), 'rb') as b:
+            self.assertEqual(a.read(), b.read())
+
+    def test_averaged_weights(self):
+        self.refused(*self.train('w.onnx', '--out-ema', self.path('e.onnx')), says='--ema')
+        self.passes(*self.train('w.onnx', '--ema', '0.9', '--out-ema', self.path('e.onnx')))
+        with open(self.path('w.onnx'), 'rb') as a, open(self.path('e.onnx'), 'rb') as b:
+            self.assertNotEqual(a.read(), b.read())
+
+    def test_zip_and_separate_validation(self):
+        archive = self.path('train.zip')
+        with zipfile.ZipFile(archive, 'w') as z:
+            for folder, _, files in os.walk(os.path.join(self.data, 'train')):
+                for f in files:
+                    z.write(os.path.join(folder, f), os.path.relpath(os.path.join(folder, f), os.path.join(self.data, 'train')))
+        out, _ = self.passes(*self.train('z.onnx', '--val', os.path.join(self.data, 'val'), '--json', data=archive))
+        self.assertEqual(json.loads(out.splitlines()[0])['validation_images'], 30)
+        out, _ = self.passes(*self.train('z.onnx', '--json', '--drop-last', data=archive))
+        self.assertNotIn('validation', json.loads(out.splitlines()[-1]))
+        self.assertEqual(json.loads(out.splitlines()[-1])['training']['samples'], 24)
+
+    def test_places_that_cannot_be_written_are_refused_first(self):
+        start = time.time()
+        nowhere = self.path('no/such/folder/x.onnx')
+        # the data doesn't exist either: the answer comes before anything is read
+        arguments = ('train', MODEL, '--data', '/no/data', '--epochs', '1')
+        self.refused(*arguments, '--out', nowhere, says='--out')
+        self.refused(*arguments, '--out', self.work, says='--out')
+        self.refused(*arguments, '--out', self.path('x.onnx'), '--checkpoint', nowhere, says='--checkpoint')
+        self.assertLess(time.time() - start, 20)
+        self.assertFalse(any(name.startswith('.renaissance') for name in os.listdir(self.work)))
+
+    @unittest.skipUnless(os.path.exists('/dev/full'), 'no /dev/full')
+    def test_lost_output_is_a_failure(self):
+        with open('/dev/full', 'w', encoding='utf-8') as full:
+            for arguments in (('inspect', MODEL), ('doctor', '--json'), self.train('f.onnx')):
+                code, _, err = run(*arguments, stdout=full)
+                self.assertEqual(code, 1, err)
+                self.assertIn('could not be written', err)
+
+
+class BadData(Case):
+    def test_data_sets_that_are_refused(self):
+        empty = self.path('empty')
+        os.makedirs(empty)
+        self.refused(*self.train('x.onnx', data=empty), says=empty)
+        self.refused(*self.train('x.onnx', data=self.path('gone')), says='gone')
+        self.refused(*self.train('x.onnx', data=MODEL))
+        few = pictures(self.path('few'), classes=4)
+        self.refused(*self.train('x.onnx', data=few), says=['4 classes', '10'])
+        self.refused('eval', MODEL, '--data', few, '--normalize', 'half', says='4')
+        self.refused('eval', MODEL, '--data', self.data, '--split', 'nonsense', says='nonsense')
+        self.refused('predict', MODEL, self.path('gone.jpg'), says='gone.jpg')
+
+    def test_bad_pictures(self):
+        data = pictures(self.path('bad'))
+        bad = os.path.join(data, 'train', 'class2', '1.png')
+        with open(bad, 'r+b') as f:
+            f.truncate(60)
+        self.refused(*self.train('x.onnx', data=data), says=bad)
+        self.assertFalse(os.path.exists(self.path('x.onnx')))
+        for policy in ('skip', 'replace'):
+            _, err = self.passes(*self.train('x.onnx', '--bad-files', policy, data=data))
+            self.assertIn(bad, err)
+        self.refused('predict', MODEL, bad, says=bad)
+
+
+class Interruption(Case):
+    def start(self, *arguments):
+        # pylint: disable=consider-using-with
+        return subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def wait_for(self, process, event):
+        for line in process.stdout:
+            if json.loads(line)['event'] == event:
+                return
+        self.fail(f'{event} never came: {process.stderr.read()}')
+
+    def test_interrupt_writes_a_checkpoint_to_resume_from(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            checkpoint = self.path('c.ckpt')
+            arguments = self.train('i.onnx', '--checkpoint', checkpoint, '--json', epochs='4000')
+            process = self.start(*arguments)
+            self.wait_for(process, 'epoch')
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130, err)
+            self.assertEqual(json.loads(out.splitlines()[-1])['event'], 'stopped')
+            self.assertIn(checkpoint, err)
+            self.assertTrue(os.path.exists(checkpoint))
+            self.assertFalse(os.path.exists(self.path('i.onnx')))
+            # goes on from there, with the same options only
+            process = self.start(*arguments, '--resume', checkpoint)
+            first = json.loads(process.stdout.readline())
+            self.assertGreater(first['steps_done'], 0)
+            process.kill()
+            process.communicate()
+            os.remove(checkpoint)
+
+    def test_resume_needs_the_same_options(self):
+        checkpoint = self.path('r.ckpt')
+        self.passes(*self.train('r.onnx', '--checkpoint', checkpoint, epochs='2'))
+        self.refused(*self.train('r.onnx', '--resume', checkpoint, '--weight-decay', '0.1', epochs='2'), says='weight_decay')
+        self.refused(*self.train('r.onnx', '--resume', MODEL, epochs='2'), says=MODEL)
+
+    # Two half runs give the bytes of a whole one.
+    def test_resumed_runs_are_exact(self):
+        whole, halves, checkpoint = self.path('whole.onnx'), self.path('halves.onnx'), self.path('e.ckpt')
+        self.passes(*self.train('whole.onnx', epochs='30'))
+        process = self.start(*self.train('halves.onnx', '--checkpoint', checkpoint, '--json', epochs='30'))
+        self.wait_for(process, 'epoch')
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.passes(*self.train('halves.onnx', '--resume', checkpoint, epochs='30'))
+        with open(whole, 'rb') as a, open(halves, 'rb') as b:
+            self.assertEqual(a.read(), b.read())
+
+
+if __name__ == '__main__':
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
