@@ -29,7 +29,7 @@ leftovers=$(grep -rlF -e "$build" "$prefix/include" "$prefix"/lib*/cmake "$prefi
 }
 
 echo "-- find_package"
-logged cmake -S "$here" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix"
+logged cmake -G Ninja -S "$here" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix"
 logged cmake --build "$work/consumer"
 "$work/consumer/consumer"
 
