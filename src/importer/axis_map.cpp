@@ -15,19 +15,27 @@ int64_t product(std::span<const int64_t> dims) {
 
 Assignment channels_first(int rank) {
   switch (rank) {
-    case 1: return {3};
-    case 2: return {0, 3};
-    case 3: return {0, 3, 2};
-    default: return {0, 3, 1, 2};
+    case 1:
+      return {3};
+    case 2:
+      return {0, 3};
+    case 3:
+      return {0, 3, 2};
+    default:
+      return {0, 3, 1, 2};
   }
 }
 
 Assignment channels_last(int rank) {
   switch (rank) {
-    case 1: return {3};
-    case 2: return {0, 3};
-    case 3: return {0, 2, 3};
-    default: return {0, 1, 2, 3};
+    case 1:
+      return {3};
+    case 2:
+      return {0, 3};
+    case 3:
+      return {0, 2, 3};
+    default:
+      return {0, 1, 2, 3};
   }
 }
 
@@ -125,7 +133,8 @@ bool AxisMap::reshape(const Dims& target) {
     int64_t rest = wanted;
     // A batch of one sample belongs to the first axis that could hold it.
     const auto is_single_batch = [&] {
-      return at < next.axes[0].size() && next.axes[0][at] == next.batch && next.atoms[size_t(next.batch)] == 1;
+      return at < next.axes[0].size() && next.axes[0][at] == next.batch &&
+             next.atoms[size_t(next.batch)] == 1;
     };
     if (is_single_batch()) ++at;
     while (rest > 1) {

@@ -20,7 +20,7 @@ using Assignment = std::vector<int>;
 // axes {N},{C,H,W} over the same memory. Atoms of extent 1 don't exist, but for the batch.
 struct AxisMap {
   Dims atoms;
-  int batch = -1;                        // the atom that counts the samples; -1 in weights
+  int batch = -1;  // the atom that counts the samples; -1 in weights
   std::vector<std::vector<int>> axes;
 
   // Memory in the order of the axes.

@@ -14,14 +14,16 @@ void check_size(const Dims& dims) {
   int64_t count = 1;
   for (const int64_t d : dims) {
     if (d < 0) contradict("a constant of shape {}", to_text(dims));
-    if (d > 0 && count > kMaxHostElements / d) contradict("a constant of shape {} is too large", to_text(dims));
+    if (d > 0 && count > kMaxHostElements / d)
+      contradict("a constant of shape {} is too large", to_text(dims));
     count *= d;
   }
 }
 
 void join_sources(HostValue& result, const HostValue& other) {
   for (const int s : other.sources)
-    if (std::find(result.sources.begin(), result.sources.end(), s) == result.sources.end()) result.sources.push_back(s);
+    if (std::find(result.sources.begin(), result.sources.end(), s) == result.sources.end())
+      result.sources.push_back(s);
 }
 
 Dims strides_of(const Dims& dims) {
@@ -115,16 +117,36 @@ const std::map<std::string, Binary>& binaries() {
       {"Div", {[](double a, double b) { return a / b; }, int_div, false}},
       {"Mod", {[](double a, double b) { return std::fmod(a, b); }, int_mod, false}},
       {"Pow", {[](double a, double b) { return std::pow(a, b); }, int_pow, false}},
-      {"Min", {[](double a, double b) { return std::min(a, b); }, [](int64_t a, int64_t b) { return std::min(a, b); }, false}},
-      {"Max", {[](double a, double b) { return std::max(a, b); }, [](int64_t a, int64_t b) { return std::max(a, b); }, false}},
-      {"Equal", {[](double a, double b) { return double(a == b); }, [](int64_t a, int64_t b) { return int64_t(a == b); }, true}},
-      {"Less", {[](double a, double b) { return double(a < b); }, [](int64_t a, int64_t b) { return int64_t(a < b); }, true}},
-      {"Greater", {[](double a, double b) { return double(a > b); }, [](int64_t a, int64_t b) { return int64_t(a > b); }, true}},
-      {"LessOrEqual", {[](double a, double b) { return double(a <= b); }, [](int64_t a, int64_t b) { return int64_t(a <= b); }, true}},
-      {"GreaterOrEqual", {[](double a, double b) { return double(a >= b); }, [](int64_t a, int64_t b) { return int64_t(a >= b); }, true}},
-      {"And", {[](double a, double b) { return double(a != 0 && b != 0); }, [](int64_t a, int64_t b) { return int64_t(a && b); }, true}},
-      {"Or", {[](double a, double b) { return double(a != 0 || b != 0); }, [](int64_t a, int64_t b) { return int64_t(a || b); }, true}},
-      {"Xor", {[](double a, double b) { return double((a != 0) != (b != 0)); }, [](int64_t a, int64_t b) { return int64_t(!a != !b); }, true}},
+      {"Min",
+       {[](double a, double b) { return std::min(a, b); },
+        [](int64_t a, int64_t b) { return std::min(a, b); }, false}},
+      {"Max",
+       {[](double a, double b) { return std::max(a, b); },
+        [](int64_t a, int64_t b) { return std::max(a, b); }, false}},
+      {"Equal",
+       {[](double a, double b) { return double(a == b); },
+        [](int64_t a, int64_t b) { return int64_t(a == b); }, true}},
+      {"Less",
+       {[](double a, double b) { return double(a < b); }, [](int64_t a, int64_t b) { return int64_t(a < b); },
+        true}},
+      {"Greater",
+       {[](double a, double b) { return double(a > b); }, [](int64_t a, int64_t b) { return int64_t(a > b); },
+        true}},
+      {"LessOrEqual",
+       {[](double a, double b) { return double(a <= b); },
+        [](int64_t a, int64_t b) { return int64_t(a <= b); }, true}},
+      {"GreaterOrEqual",
+       {[](double a, double b) { return double(a >= b); },
+        [](int64_t a, int64_t b) { return int64_t(a >= b); }, true}},
+      {"And",
+       {[](double a, double b) { return double(a != 0 && b != 0); },
+        [](int64_t a, int64_t b) { return int64_t(a && b); }, true}},
+      {"Or",
+       {[](double a, double b) { return double(a != 0 || b != 0); },
+        [](int64_t a, int64_t b) { return int64_t(a || b); }, true}},
+      {"Xor",
+       {[](double a, double b) { return double((a != 0) != (b != 0)); },
+        [](int64_t a, int64_t b) { return int64_t(!a != !b); }, true}},
   };
   return table;
 }
@@ -132,10 +154,14 @@ const std::map<std::string, Binary>& binaries() {
 using Unary = double (*)(double);
 const std::map<std::string, Unary>& unaries() {
   static const std::map<std::string, Unary> table = {
-      {"Sqrt", [](double v) { return std::sqrt(v); }}, {"Neg", [](double v) { return -v; }},
-      {"Abs", [](double v) { return std::fabs(v); }},  {"Exp", [](double v) { return std::exp(v); }},
-      {"Log", [](double v) { return std::log(v); }},   {"Floor", [](double v) { return std::floor(v); }},
-      {"Ceil", [](double v) { return std::ceil(v); }}, {"Reciprocal", [](double v) { return 1 / v; }},
+      {"Sqrt", [](double v) { return std::sqrt(v); }},
+      {"Neg", [](double v) { return -v; }},
+      {"Abs", [](double v) { return std::fabs(v); }},
+      {"Exp", [](double v) { return std::exp(v); }},
+      {"Log", [](double v) { return std::log(v); }},
+      {"Floor", [](double v) { return std::floor(v); }},
+      {"Ceil", [](double v) { return std::ceil(v); }},
+      {"Reciprocal", [](double v) { return 1 / v; }},
       {"Round", [](double v) { return std::nearbyint(v); }},
   };
   return table;
@@ -331,8 +357,10 @@ HostValue constant_of_shape(const NodeView& node) {
 
 HostValue range(const NodeView& node) {
   const HostValue start = node.host_in(0), limit = node.host_in(1), delta = node.host_in(2);
-  if (start.elements() != 1 || limit.elements() != 1 || delta.elements() != 1) contradict("the bounds are no scalars");
-  if (start.is_real() != limit.is_real() || start.is_real() != delta.is_real()) contradict("the bounds differ in type");
+  if (start.elements() != 1 || limit.elements() != 1 || delta.elements() != 1)
+    contradict("the bounds are no scalars");
+  if (start.is_real() != limit.is_real() || start.is_real() != delta.is_real())
+    contradict("the bounds differ in type");
   if (delta.at(0) == 0) contradict("a step of 0");
   const double count = std::max(0.0, std::ceil((limit.at(0) - start.at(0)) / delta.at(0)));
   if (!(count <= double(kMaxHostElements))) contradict("a range of {} elements", count);
@@ -418,7 +446,8 @@ HostValue tile(const NodeView& node, const HostValue& v) {
   if (repeats.size() != v.dims.size()) contradict("{} repeats for rank {}", repeats.size(), v.dims.size());
   Dims dims = v.dims;
   for (size_t a = 0; a < dims.size(); ++a) {
-    if (repeats[a] < 0 || repeats[a] > kMaxHostElements || dims[a] > kMaxHostElements) contradict("repeats {}", to_text(repeats));
+    if (repeats[a] < 0 || repeats[a] > kMaxHostElements || dims[a] > kMaxHostElements)
+      contradict("repeats {}", to_text(repeats));
     dims[a] *= repeats[a];
   }
   const Dims out = strides_of(dims), own = strides_of(v.dims);
@@ -434,11 +463,13 @@ void settle(const NodeView& node) {
   const OnnxValue value = node.context.value(node.proto.output(0));
   if (!value.is(Kind::host)) return;
   const auto order = positions(value.map, value.map.in_axis_order());
-  node.give(0, ImportContext::make_host(take(*value.host, value.map.dims(), [&](int64_t i) { return order[size_t(i)]; })));
+  node.give(0, ImportContext::make_host(
+                   take(*value.host, value.map.dims(), [&](int64_t i) { return order[size_t(i)]; })));
 }
 
 bool keeps_weights(const std::string& op) {
-  static const std::set<std::string> kOps = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"};
+  static const std::set<std::string> kOps = {"Identity", "Reshape",   "Transpose",
+                                             "Squeeze",  "Unsqueeze", "Flatten"};
   return kOps.count(op) != 0;
 }
 
@@ -451,7 +482,8 @@ bool reshape_empty(const NodeView& node) {
   if (op == "Reshape") {
     Dims target = node.host_in(1).ints;
     for (size_t i = 0; i < target.size(); ++i)
-      if (target[i] == -1 || (target[i] == 0 && i < result.dims.size())) target[i] = target[i] == 0 ? result.dims[i] : 0;
+      if (target[i] == -1 || (target[i] == 0 && i < result.dims.size()))
+        target[i] = target[i] == 0 ? result.dims[i] : 0;
     if (product(target) != 0) contradict("cannot reshape {} to {}", to_text(result.dims), to_text(target));
     result.dims = target;
     check_size(result.dims);
@@ -505,7 +537,8 @@ std::optional<HostValue> compute(const NodeView& node) {
     if (node.has(2)) v = binary(binaries().at("Min"), v, node.host_in(2));
     return v;
   }
-  static const std::set<std::string> kReductions = {"ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean"};
+  static const std::set<std::string> kReductions = {"ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin",
+                                                    "ReduceMean"};
   if (kReductions.count(op)) return reduce(node, node.host_in(0));
   return std::nullopt;
 }
@@ -518,7 +551,9 @@ bool evaluate_known(const NodeView& node) {
   if (op == "Constant" || op == "Shape" || op == "Size") return false;
   if (op == "CastLike" && first.known()) {
     const OnnxValue& like = node.required(1);
-    const bool real = like.is(Kind::tensor) ? !like.boolean : like.is(Kind::weight) || like.is(Kind::noise) || (like.is(Kind::host) && like.host->is_real());
+    const bool real = like.is(Kind::tensor) ? !like.boolean
+                                            : like.is(Kind::weight) || like.is(Kind::noise) ||
+                                                  (like.is(Kind::host) && like.host->is_real());
     if (first.is(Kind::weight) && real) {
       node.give(0, first);
     } else {

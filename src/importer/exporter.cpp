@@ -20,7 +20,8 @@ namespace {
 bool is_standard(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
 bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 class Exporter {
@@ -45,9 +46,11 @@ class Exporter {
   }
 
  private:
-  void check_counts(std::span<const std::vector<float>> values, const std::vector<Layout>& layouts, const char* what) {
+  void check_counts(std::span<const std::vector<float>> values, const std::vector<Layout>& layouts,
+                    const char* what) {
     if (values.size() != layouts.size())
-      fail(StatusCode::invalid_argument, "the model has {} {}, {} given", layouts.size(), what, values.size());
+      fail(StatusCode::invalid_argument, "the model has {} {}, {} given", layouts.size(), what,
+           values.size());
   }
 
   void set_metadata(const std::string& key, const std::string& value) {
@@ -67,17 +70,22 @@ class Exporter {
     if (layout.stored_in.empty()) return;
     const FileTensor& tensor = file_.tensors[size_t(file_.tensor_by_name.at(layout.stored_in))];
     const bool overflows = tensor.type == onnx::TensorProto::FLOAT16 &&
-                           std::any_of(values.begin(), values.end(), [](float v) { return std::fabs(v) > 65504 && std::isfinite(v); });
-    if (overflows) notes_.push_back(fmt::format("'{}' has values that are infinite in the file's float16", layout.name));
+                           std::any_of(values.begin(), values.end(),
+                                       [](float v) { return std::fabs(v) > 65504 && std::isfinite(v); });
+    if (overflows)
+      notes_.push_back(fmt::format("'{}' has values that are infinite in the file's float16", layout.name));
     expected_[layout.name] = {tensor.type, values};
     if (layout.added) return add(layout, tensor, values);
     if (same_bits(values, file_.values(tensor))) return;
     auto& graph = *proto_.mutable_graph();
     switch (tensor.place) {
-      case FileTensor::Place::initializer: return encode(*graph.mutable_initializer(tensor.index), values);
+      case FileTensor::Place::initializer:
+        return encode(*graph.mutable_initializer(tensor.index), values);
       case FileTensor::Place::constant_tensor:
         return encode(*graph.mutable_node(tensor.index)->mutable_attribute(0)->mutable_t(), values);
-      case FileTensor::Place::constant_float: graph.mutable_node(tensor.index)->mutable_attribute(0)->set_f(values[0]); return;
+      case FileTensor::Place::constant_float:
+        graph.mutable_node(tensor.index)->mutable_attribute(0)->set_f(values[0]);
+        return;
       case FileTensor::Place::constant_floats: {
         auto& attribute = *graph.mutable_node(tensor.index)->mutable_attribute(0);
         for (int i = 0; i < attribute.floats_size(); ++i) attribute.set_floats(i, values[size_t(i)]);
@@ -116,7 +124,8 @@ class Exporter {
       type.set_elem_type(original.type);
       for (const int64_t d : layout.onnx_shape) type.mutable_shape()->add_dim()->set_dim_value(d);
     }
-    notes_.push_back(fmt::format("initializer '{}' was added: '{}' served another role as well", layout.name, layout.stored_in));
+    notes_.push_back(fmt::format("initializer '{}' was added: '{}' served another role as well", layout.name,
+                                 layout.stored_in));
   }
 
   // ---- structure ----
@@ -176,7 +185,9 @@ class Exporter {
         removed_.insert(i);
       }
     if (norms > 0 || dropouts > 0)
-      notes_.push_back(fmt::format("inference form: {} normalisations without training outputs, {} Dropout nodes removed", norms, dropouts));
+      notes_.push_back(
+          fmt::format("inference form: {} normalisations without training outputs, {} Dropout nodes removed",
+                      norms, dropouts));
   }
 
   // External tensors are remembered by address, so these are moved out before nodes move.
@@ -239,12 +250,14 @@ class Exporter {
     const fs::path folder = fs::canonical(target.parent_path(), error);
     if (error) fail(StatusCode::not_found, "the folder of '{}' does not exist", path_);
     std::string name = target.filename().string() + ".data";
-    while (originals.count((folder / name).string())) name = target.stem().string() + ".trained.data" + (name.ends_with(".trained.data") ? "x" : "");
+    while (originals.count((folder / name).string()))
+      name = target.stem().string() + ".trained.data" + (name.ends_with(".trained.data") ? "x" : "");
     data_ = std::make_unique<AtomicFile>((folder / name).string());
     uint64_t offset = 0;
     for (auto* tensor : tensors) {
       const auto replaced = replaced_.find(tensor);
-      const std::string bytes = replaced != replaced_.end() ? replaced->second : read_external(*tensor, file_.folder);
+      const std::string bytes =
+          replaced != replaced_.end() ? replaced->second : read_external(*tensor, file_.folder);
       const uint64_t padding = (64 - offset % 64) % 64;
       data_->write(std::string(padding, '\0'));
       data_->write(bytes);
@@ -263,7 +276,8 @@ class Exporter {
 
   void write() {
     if (proto_.ByteSizeLong() > size_t(INT_MAX))
-      fail(StatusCode::unsupported, "the model has more than 2 GB, which an ONNX file without external data cannot hold");
+      fail(StatusCode::unsupported,
+           "the model has more than 2 GB, which an ONNX file without external data cannot hold");
     std::string content;
     if (!proto_.SerializeToString(&content)) fail(StatusCode::internal, "cannot serialise the model");
     AtomicFile out(path_);
@@ -297,10 +311,10 @@ class Exporter {
   const OnnxFile& file_;
   const std::string path_;
   onnx::ModelProto proto_;
-  std::map<const onnx::TensorProto*, std::string> replaced_;    // new content of external tensors
+  std::map<const onnx::TensorProto*, std::string> replaced_;  // new content of external tensors
   std::vector<onnx::TensorProto> new_initializers_;
-  std::set<int> removed_;                                       // nodes
-  std::set<std::string> gone_;                                  // values
+  std::set<int> removed_;       // nodes
+  std::set<std::string> gone_;  // values
   std::map<std::string, Expected> expected_;
   std::unique_ptr<AtomicFile> data_;
   std::vector<std::string> notes_;
@@ -308,7 +322,8 @@ class Exporter {
 
 }  // namespace
 
-std::vector<std::string> export_model(const ImportedModel& model, std::span<const std::vector<float>> parameters,
+std::vector<std::string> export_model(const ImportedModel& model,
+                                      std::span<const std::vector<float>> parameters,
                                       std::span<const std::vector<float>> buffers, const std::string& path,
                                       const ExportOptions& options) {
   if (!model.file) fail(StatusCode::invalid_argument, "the model does not come from a file");

@@ -46,7 +46,8 @@ std::vector<TensorId> ImportContext::node(Op op, std::vector<TensorId> inputs, A
     if (id == kNoTensor) continue;
     // Sizes beyond any memory would overflow further on.
     const Shape& s = builder.graph().at(id).shape;
-    if (double(s.n) * double(s.h) * double(s.w) * double(s.c) > 1e15) contradict("a tensor of shape {} is too large", to_string(s));
+    if (double(s.n) * double(s.h) * double(s.w) * double(s.c) > 1e15)
+      contradict("a tensor of shape {} is too large", to_string(s));
   }
   return outputs;
 }
@@ -118,10 +119,13 @@ void ImportContext::refuse_weight_graph(const HostValue& value) const {
   for (const int source : value.sources) {
     const FileTensor& tensor = file.tensors[size_t(source)];
     if (policy.looks_trainable(tensor))
-      refuse("fold the computation before exporting (torch.nn.utils.remove_weight_norm, parametrize.remove_parametrizations), "
-             "or freeze the tensor to use its value as it is",
-             "a weight is computed from '{}' by other nodes; weights that are themselves computed are not trained",
-             tensor.name);
+      refuse(
+          "fold the computation before exporting (torch.nn.utils.remove_weight_norm, "
+          "parametrize.remove_parametrizations), "
+          "or freeze the tensor to use its value as it is",
+          "a weight is computed from '{}' by other nodes; weights that are themselves computed are not "
+          "trained",
+          tensor.name);
   }
 }
 
@@ -177,8 +181,8 @@ TensorId ImportContext::parameter(const OnnxValue& value, const AxisMap& map, co
     for (const Claim& other : claims_) {
       if (other.buffer || other.file_tensor != value.file_tensor || other.copy != value.copy) continue;
       if (other.source != claim.source || !(other.shape == claim.shape))
-        refuse("", "'{}' is used in two layouts at once: {} here, {} before", tensor.name, to_string(claim.shape),
-               to_string(other.shape));
+        refuse("", "'{}' is used in two layouts at once: {} here, {} before", tensor.name,
+               to_string(claim.shape), to_string(other.shape));
       return builder.graph().parameters[size_t(other.index)].value;
     }
     const Decision decision = decide(value, role);
@@ -220,8 +224,9 @@ TensorId ImportContext::vector(const OnnxValue& value, ParameterKind kind, Weigh
   return parameter(value, value.map, Groups{{{}, {}, {}, value.map.in_axis_order()}}, kind, role);
 }
 
-TensorId ImportContext::running_statistic(const OnnxValue& value, const AxisMap& map, const std::vector<int>& order,
-                                          const NodeView& node, int input, const std::string& wish) {
+TensorId ImportContext::running_statistic(const OnnxValue& value, const AxisMap& map,
+                                          const std::vector<int>& order, const NodeView& node, int input,
+                                          const std::string& wish) {
   Claim claim;
   claim.buffer = true;
   claim.shape = {1, 1, 1, map.extent_of(order)};
@@ -244,7 +249,8 @@ TensorId ImportContext::running_statistic(const OnnxValue& value, const AxisMap&
     claim.file_tensor = value.file_tensor;
     claim.copy = value.copy;
     const auto& raw = file_values(value.file_tensor);
-    for (size_t i = 0; i < floats.size(); ++i) floats[i] = claim.source.empty() ? raw[i] : raw[size_t(claim.source[i])];
+    for (size_t i = 0; i < floats.size(); ++i)
+      floats[i] = claim.source.empty() ? raw[i] : raw[size_t(claim.source[i])];
   } else {
     layout.name = fmt::format("{}:statistic{}", node_name, input);
     layout.source.clear();
@@ -294,8 +300,10 @@ void ImportContext::settle_storage() {
         layout.name = name;
         layout.rewired = {{claim->node, claim->input}};
       }
-      if (uses == untied_uses.end()) note(fmt::format("'{}' serves several roles in the file; '{}' is kept apart from it, and export adds it",
-                       file.tensors[size_t(tensor)].name, layout.name));
+      if (uses == untied_uses.end())
+        note(fmt::format(
+            "'{}' serves several roles in the file; '{}' is kept apart from it, and export adds it",
+            file.tensors[size_t(tensor)].name, layout.name));
     }
   }
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
@@ -318,7 +326,8 @@ void reorder(std::vector<T>& items, const std::vector<size_t>& order) {
   items = std::move(sorted);
 }
 
-std::vector<size_t> file_order(const std::vector<Layout>& layouts, const std::map<std::string, int>& positions) {
+std::vector<size_t> file_order(const std::vector<Layout>& layouts,
+                               const std::map<std::string, int>& positions) {
   std::vector<size_t> order(layouts.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   const auto key = [&](size_t i) {
@@ -337,7 +346,8 @@ void ImportContext::sort_by_file() {
   reorder(graph.parameters, parameters);
   reorder(model.parameters, parameters);
   reorder(model.parameter_layouts, parameters);
-  for (size_t i = 0; i < graph.parameters.size(); ++i) graph.at(graph.parameters[i].value).parameter = int32_t(i);
+  for (size_t i = 0; i < graph.parameters.size(); ++i)
+    graph.at(graph.parameters[i].value).parameter = int32_t(i);
   const auto buffers = file_order(model.buffer_layouts, file.tensor_by_name);
   reorder(graph.buffers, buffers);
   reorder(model.buffers, buffers);
@@ -363,7 +373,8 @@ void ImportContext::report_tensors() {
   }
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
     const Parameter& p = graph.parameters[i];
-    ParameterInfo info = describe(model.parameter_layouts[i], p.trainable ? TensorRole::parameter : TensorRole::constant, i);
+    ParameterInfo info =
+        describe(model.parameter_layouts[i], p.trainable ? TensorRole::parameter : TensorRole::constant, i);
     info.trained = p.trainable;
     info.reason = p.reason;
     known.emplace(info.name, info);

@@ -37,7 +37,7 @@ template <typename... Args>
   throw Refusal{StatusCode::invalid_model, fmt::format(format, std::forward<Args>(args)...), {}};
 }
 
-std::string to_text(std::span<const int64_t> dims);   // "[1,3,32,32]"
+std::string to_text(std::span<const int64_t> dims);  // "[1,3,32,32]"
 
 // Random numbers from 0 to 1, or 0 and `factor` once they were compared with `below`.
 struct Noise {
@@ -48,22 +48,22 @@ struct Noise {
 // An ONNX value while importing.
 struct OnnxValue {
   enum class Kind : uint8_t {
-    absent,      // an optional input that is not there
-    unknown,     // given by a node that was refused; nodes that read it are passed over
-    host,        // known content
-    weight,      // a floating-point tensor of the file, its axes perhaps moved
-    tensor,      // computed by the graph
-    noise,       // random numbers on their way into stochastic depth
+    absent,   // an optional input that is not there
+    unknown,  // given by a node that was refused; nodes that read it are passed over
+    host,     // known content
+    weight,   // a floating-point tensor of the file, its axes perhaps moved
+    tensor,   // computed by the graph
+    noise,    // random numbers on their way into stochastic depth
     sequence
   };
   Kind kind = Kind::absent;
   std::shared_ptr<const HostValue> host;
-  int file_tensor = -1;              // weight
-  std::string copy;                  // weight: the output of the Identity that made it a copy
-  TensorId id = kNoTensor;           // tensor
-  bool boolean = false;              // tensor: 0 or 1, ONNX type bool
-  AxisMap map;                       // weight, tensor, and host and noise (plain)
-  std::vector<OnnxValue> items;      // sequence
+  int file_tensor = -1;          // weight
+  std::string copy;              // weight: the output of the Identity that made it a copy
+  TensorId id = kNoTensor;       // tensor
+  bool boolean = false;          // tensor: 0 or 1, ONNX type bool
+  AxisMap map;                   // weight, tensor, and host and noise (plain)
+  std::vector<OnnxValue> items;  // sequence
   std::shared_ptr<const Noise> noise;
 
   bool is(Kind k) const { return kind == k; }
@@ -86,19 +86,19 @@ class NodeView {
   ImportContext& context;
   const onnx::NodeProto& proto;
   const int index;
-  const std::string name;            // for messages and for graph nodes
+  const std::string name;  // for messages and for graph nodes
   const int64_t opset;
 
   int inputs() const { return proto.input_size(); }
   int outputs() const { return proto.output_size(); }
   bool has(int input) const { return input < inputs() && !proto.input(input).empty(); }
-  bool wants(int output) const;      // is there, and somebody reads it
-  const OnnxValue& in(int input) const;               // absent when it is not there
+  bool wants(int output) const;          // is there, and somebody reads it
+  const OnnxValue& in(int input) const;  // absent when it is not there
   // Checks the kind and says which input is at fault.
   const OnnxValue& tensor_in(int input) const;
   const OnnxValue& required(int input) const;
-  HostValue host_in(int input) const;                 // known content
-  std::vector<int64_t> ints_in(int input) const;      // integers that don't depend on the batch
+  HostValue host_in(int input) const;             // known content
+  std::vector<int64_t> ints_in(int input) const;  // integers that don't depend on the batch
   double scalar_in(int input) const;
 
   const onnx::AttributeProto* attribute(const char* name) const;
@@ -109,19 +109,19 @@ class NodeView {
   std::vector<int64_t> integers(const char* name, std::vector<int64_t> fallback = {}) const;
 
   void give(int output, OnnxValue value) const;
-  int axis(int64_t axis, int rank) const;              // negative ones count from the end
+  int axis(int64_t axis, int rank) const;  // negative ones count from the end
 };
 
 // What one file tensor is used for: a claim on its storage.
 struct Claim {
   int file_tensor = -1;
-  std::string copy;                  // by way of this Identity output
+  std::string copy;  // by way of this Identity output
   bool buffer = false;
-  int index = -1;                    // in Graph::parameters or Graph::buffers
+  int index = -1;  // in Graph::parameters or Graph::buffers
   std::vector<int32_t> source;
   Shape shape;
-  int node = -1, input = -1;         // of a buffer: where it enters
-  std::string wish;                  // of a buffer: its name when the tensor's own is taken
+  int node = -1, input = -1;  // of a buffer: where it enters
+  std::string wish;           // of a buffer: its name when the tensor's own is taken
 };
 
 class ImportContext {
@@ -134,16 +134,16 @@ class ImportContext {
   GraphBuilder builder;
   TrainingPolicy policy;
   int64_t opset = 0;
-  int64_t batch = 0;                 // the extent that stands for it
-  bool norms_marked = false;         // some BatchNormalization is marked for training
-  std::string node_name;             // of the node being imported
-  int random_streams = 0;            // drawn so far
+  int64_t batch = 0;          // the extent that stands for it
+  bool norms_marked = false;  // some BatchNormalization is marked for training
+  std::string node_name;      // of the node being imported
+  int random_streams = 0;     // drawn so far
   int norms = 0, training_norms = 0, folded_convs = 0;
-  std::map<std::string, std::pair<TensorId, TensorId>> shared_statistics;   // of a module used twice
-  std::set<int> consumed;            // nodes that an earlier node took along
+  std::map<std::string, std::pair<TensorId, TensorId>> shared_statistics;  // of a module used twice
+  std::set<int> consumed;  // nodes that an earlier node took along
 
   std::unordered_map<std::string, OnnxValue> values;
-  std::unordered_map<std::string, std::vector<int>> consumers;   // node indices
+  std::unordered_map<std::string, std::vector<int>> consumers;  // node indices
   std::set<std::string> graph_outputs;
 
   // Parameters that the exporter merged with others of equal value, by (node, input).
@@ -179,7 +179,7 @@ class ImportContext {
   // `map` is the value's map, perhaps with finer atoms; groups are over its atoms.
   TensorId parameter(const OnnxValue& value, const AxisMap& map, const Groups& groups, ParameterKind kind,
                      WeightRole role);
-  TensorId vector(const OnnxValue& value, ParameterKind kind, WeightRole role);      // [1,1,1,C] from one axis
+  TensorId vector(const OnnxValue& value, ParameterKind kind, WeightRole role);  // [1,1,1,C] from one axis
   TensorId running_statistic(const OnnxValue& value, const AxisMap& map, const std::vector<int>& order,
                              const NodeView& node, int input, const std::string& wish);
   Decision decide(const OnnxValue& value, WeightRole role);
@@ -214,7 +214,7 @@ class ImportContext {
   void sort_by_file();
   void report_tensors();
 
-  std::map<std::string, TensorId> layouts_;     // arranged copies, by text key
+  std::map<std::string, TensorId> layouts_;  // arranged copies, by text key
   std::map<int, std::vector<float>> loaded_;
   std::vector<Claim> claims_;
   std::map<int, std::string> constant_reasons_;

@@ -11,10 +11,14 @@ namespace ren::importer {
 
 const char* name_of(TensorRole role) {
   switch (role) {
-    case TensorRole::parameter: return "parameter";
-    case TensorRole::buffer: return "buffer";
-    case TensorRole::constant: return "constant";
-    case TensorRole::unused: return "unused";
+    case TensorRole::parameter:
+      return "parameter";
+    case TensorRole::buffer:
+      return "buffer";
+    case TensorRole::constant:
+      return "constant";
+    case TensorRole::unused:
+      return "unused";
   }
   return "?";
 }
@@ -23,20 +27,23 @@ namespace {
 
 void check_count(const Layout& layout, size_t given) {
   if (given != size_t(layout.engine_shape.elements()))
-    fail(StatusCode::invalid_argument, "'{}' has {} elements, {} given", layout.name, layout.engine_shape.elements(), given);
+    fail(StatusCode::invalid_argument, "'{}' has {} elements, {} given", layout.name,
+         layout.engine_shape.elements(), given);
 }
 
 std::vector<float> to_file(const Layout& layout, std::span<const float> engine) {
   check_count(layout, engine.size());
   std::vector<float> result(engine.size());
-  for (size_t i = 0; i < engine.size(); ++i) result[layout.source.empty() ? i : size_t(layout.source[i])] = engine[i];
+  for (size_t i = 0; i < engine.size(); ++i)
+    result[layout.source.empty() ? i : size_t(layout.source[i])] = engine[i];
   return result;
 }
 
 std::vector<float> from_file(const Layout& layout, std::span<const float> onnx) {
   check_count(layout, onnx.size());
   std::vector<float> result(onnx.size());
-  for (size_t i = 0; i < onnx.size(); ++i) result[i] = onnx[layout.source.empty() ? i : size_t(layout.source[i])];
+  for (size_t i = 0; i < onnx.size(); ++i)
+    result[i] = onnx[layout.source.empty() ? i : size_t(layout.source[i])];
   return result;
 }
 
@@ -108,13 +115,16 @@ class Driver {
       if (is_standard(opset.domain())) context_.opset = opset.version();
     model_.opset = context_.opset;
     model_.ir_version = proto.ir_version();
-    model_.producer = proto.producer_name() + (proto.producer_version().empty() ? "" : " " + proto.producer_version());
+    model_.producer =
+        proto.producer_name() + (proto.producer_version().empty() ? "" : " " + proto.producer_version());
     for (const auto& entry : proto.metadata_props()) model_.metadata[entry.key()] = entry.value();
     model_.graph.name = proto.graph().name();
     if (model_.opset > kNewestOpset)
-      context_.warn(fmt::format("the file uses operator set {}, newer than {} which this program knows", model_.opset, kNewestOpset));
+      context_.warn(fmt::format("the file uses operator set {}, newer than {} which this program knows",
+                                model_.opset, kNewestOpset));
     if (model_.ir_version > kNewestIr)
-      context_.warn(fmt::format("the file has IR version {}, newer than {} which this program knows", model_.ir_version, kNewestIr));
+      context_.warn(fmt::format("the file has IR version {}, newer than {} which this program knows",
+                                model_.ir_version, kNewestIr));
   }
 
   void index_nodes() {
@@ -203,29 +213,36 @@ class Driver {
   void enter_input() {
     std::vector<const onnx::ValueInfoProto*> inputs;
     for (const auto& input : file_->graph().input()) {
-      if (context_.values.count(input.name()) || strange_.count(input.name())) continue;   // has an initializer
+      if (context_.values.count(input.name()) || strange_.count(input.name()))
+        continue;  // has an initializer
       inputs.push_back(&input);
     }
     if (inputs.size() != 1) {
       std::string names;
-      for (const auto* input : inputs) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", input->name());
+      for (const auto* input : inputs)
+        names += fmt::format("{}'{}'", names.empty() ? "" : ", ", input->name());
       const bool none = inputs.empty();
-      return problem(StatusCode::unsupported, "graph inputs",
-                     none ? "the model has no input" : "inputs without a value: " + names + "; exactly one is supported",
-                     none ? "" : "if some are weights, export them as initializers");
+      return problem(
+          StatusCode::unsupported, "graph inputs",
+          none ? "the model has no input" : "inputs without a value: " + names + "; exactly one is supported",
+          none ? "" : "if some are weights, export them as initializers");
     }
     const auto& input = *inputs[0];
     const std::string where = fmt::format("graph input '{}'", input.name());
     const auto& type = input.type().tensor_type();
     if (!input.type().has_tensor_type() || !type.has_shape())
-      return problem(StatusCode::unsupported, where, "is no tensor of known rank", "export with a concrete example input");
+      return problem(StatusCode::unsupported, where, "is no tensor of known rank",
+                     "export with a concrete example input");
     if (!is_real_type(type.elem_type()))
-      return problem(StatusCode::unsupported, where, fmt::format("is {}", type_name(type.elem_type())), "images are floating-point numbers here");
+      return problem(StatusCode::unsupported, where, fmt::format("is {}", type_name(type.elem_type())),
+                     "images are floating-point numbers here");
     const int rank = type.shape().dim_size();
     if (rank < 2 || rank > 4)
-      return problem(StatusCode::unsupported, where, fmt::format("has rank {}", rank), "2 to 4 axes, the batch first, are supported");
+      return problem(StatusCode::unsupported, where, fmt::format("has rank {}", rank),
+                     "2 to 4 axes, the batch first, are supported");
     int64_t extents[4] = {1, 1, 1, 1};
-    const Assignment assignment = rank == 4 && comes_channels_last(input.name()) ? channels_last(4) : channels_first(rank);
+    const Assignment assignment =
+        rank == 4 && comes_channels_last(input.name()) ? channels_last(4) : channels_first(rank);
     for (int a = 0; a < rank; ++a) {
       const auto& dim = type.shape().dim(a);
       int64_t extent = dim.has_dim_value() ? dim.dim_value() : -1;
@@ -236,14 +253,16 @@ class Driver {
       }
       if (extent < 1 || extent > (1 << 24))
         return problem(StatusCode::unsupported, where,
-                       dim.has_dim_value() ? fmt::format("axis {} has extent {}", a, extent)
-                                           : fmt::format("axis {} ('{}') has no fixed extent", a, dim.dim_param()),
+                       dim.has_dim_value()
+                           ? fmt::format("axis {} has extent {}", a, extent)
+                           : fmt::format("axis {} ('{}') has no fixed extent", a, dim.dim_param()),
                        "only the batch may be dynamic");
       extents[assignment[size_t(a)]] = extent;
     }
     const Shape shape{extents[0], extents[1], extents[2], extents[3]};
     if (shape.h * shape.w > (int64_t{1} << 31) / shape.c)
-      return problem(StatusCode::unsupported, where, fmt::format("has shape {}", to_string(shape)), "that is too large");
+      return problem(StatusCode::unsupported, where, fmt::format("has shape {}", to_string(shape)),
+                     "that is too large");
     context_.batch = shape.n;
     const TensorId id = context_.builder.tensor(input.name(), {shape, DType::f32});
     model_.graph.input = id;
@@ -273,7 +292,8 @@ class Driver {
     for (const auto& input : proto.input()) {
       unknown = unknown || context_.value(input).is(Kind::unknown);
       if (strange_.count(input)) {
-        report(node, StatusCode::unsupported, fmt::format("reads '{}' of type {}", input, type_name(strange_.at(input))),
+        report(node, StatusCode::unsupported,
+               fmt::format("reads '{}' of type {}", input, type_name(strange_.at(input))),
                "quantised models are not trained; export the floating-point model");
         unknown = true;
       }
@@ -289,7 +309,7 @@ class Driver {
         report(node, refusal.code, refusal.what, refusal.remedy);
       } catch (const Error& error) {
         report(node, error.code(), error.what(), "");
-      } catch (const std::logic_error&) {   // a vector that is shorter than the operator needs
+      } catch (const std::logic_error&) {  // a vector that is shorter than the operator needs
         report(node, StatusCode::invalid_model, "has inputs or attributes of a wrong kind or length", "");
       }
     }
@@ -302,13 +322,15 @@ class Driver {
   void import_known(const NodeView& node) {
     const auto& proto = node.proto;
     if (!is_standard(proto.domain())) {
-      const bool local = std::any_of(file_->model.functions().begin(), file_->model.functions().end(), [&](const auto& f) {
-        return f.domain() == proto.domain() && f.name() == proto.op_type();
-      });
+      const bool local = std::any_of(
+          file_->model.functions().begin(), file_->model.functions().end(),
+          [&](const auto& f) { return f.domain() == proto.domain() && f.name() == proto.op_type(); });
       if (local)
-        refuse("inline it with onnx.inliner.inline_local_functions", "is a function of the file, domain '{}'", proto.domain());
-      refuse(proto.domain() == "com.microsoft" ? "the model is optimised for inference; export it without graph optimisation"
-                                               : "export with standard operators",
+        refuse("inline it with onnx.inliner.inline_local_functions", "is a function of the file, domain '{}'",
+               proto.domain());
+      refuse(proto.domain() == "com.microsoft"
+                 ? "the model is optimised for inference; export it without graph optimisation"
+                 : "export with standard operators",
              "is an operator of domain '{}'", proto.domain());
     }
     const OperatorInfo* info = find_operator(proto.op_type());
@@ -317,12 +339,13 @@ class Driver {
     if (evaluate_known(node)) return;
     for (int i = 0; i < node.inputs(); ++i)
       if (node.in(i).is(Kind::noise)) return import_with_noise(node);
-    if (proto.op_type() != "Constant" && node.inputs() > 0 && !node.in(0).is(Kind::tensor) && all_known(node) &&
-        info->import != import_shape && info->import != import_dropout && info->import != import_bernoulli &&
-        info->import != import_random_uniform_like) {
+    if (proto.op_type() != "Constant" && node.inputs() > 0 && !node.in(0).is(Kind::tensor) &&
+        all_known(node) && info->import != import_shape && info->import != import_dropout &&
+        info->import != import_bernoulli && info->import != import_random_uniform_like) {
       for (int i = 0; i < node.inputs(); ++i)
         if (node.has(i)) context_.refuse_weight_graph(context_.host(node.in(i)));
-      if (info->import != import_batch_normalization) refuse("", "computes with constants alone, in a way that is not supported");
+      if (info->import != import_batch_normalization)
+        refuse("", "computes with constants alone, in a way that is not supported");
     }
     info->import(node);
     for (int i = 0; i < node.outputs(); ++i)
@@ -340,11 +363,13 @@ class Driver {
   bool is_consumed(const std::string& value) const {
     const auto readers = context_.consumers.find(value);
     return readers != context_.consumers.end() &&
-           std::all_of(readers->second.begin(), readers->second.end(), [&](int i) { return context_.consumed.count(i) != 0; });
+           std::all_of(readers->second.begin(), readers->second.end(),
+                       [&](int i) { return context_.consumed.count(i) != 0; });
   }
 
   void report(const NodeView& node, StatusCode code, std::string what, std::string remedy) {
-    problem(code, fmt::format("{} '{}' (opset {})", node.proto.op_type(), node.name, node.opset), std::move(what), std::move(remedy));
+    problem(code, fmt::format("{} '{}' (opset {})", node.proto.op_type(), node.name, node.opset),
+            std::move(what), std::move(remedy));
   }
 
   void collect_outputs() {
@@ -377,19 +402,23 @@ class Driver {
 
   void remark() {
     const auto& nodes = model_.graph.nodes;
-    const int left = int(std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.op == Op::batch_norm; }));
+    const int left =
+        int(std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.op == Op::batch_norm; }));
     const int folded = std::max(context_.folded_convs, context_.policy.normalisations_in_signature() - left);
     if (folded > 0)
-      context_.warn(fmt::format("BatchNormalization was folded into {} convolutions ({} normalisations are left): this looks like "
-                                "an inference export. It trains, but not as the original would; export again with "
-                                "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, dynamo=False",
-                                folded, context_.norms));
+      context_.warn(fmt::format(
+          "BatchNormalization was folded into {} convolutions ({} normalisations are left): this looks like "
+          "an inference export. It trains, but not as the original would; export again with "
+          "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, dynamo=False",
+          folded, context_.norms));
     if (context_.norms > 0 && context_.training_norms > 0) {
       bool untouched = !model_.buffers.empty();
       for (const auto& buffer : model_.buffers)
         untouched = untouched && (std::all_of(buffer.begin(), buffer.end(), [](float v) { return v == 0; }) ||
                                   std::all_of(buffer.begin(), buffer.end(), [](float v) { return v == 1; }));
-      if (untouched) context_.note("all running statistics look untouched (zeros and ones): the model has not been trained yet");
+      if (untouched)
+        context_.note(
+            "all running statistics look untouched (zeros and ones): the model has not been trained yet");
     }
   }
 
@@ -399,7 +428,7 @@ class Driver {
   Problems problems_;
   StatusCode code_ = StatusCode::unsupported;
   std::vector<bool> live_;
-  std::map<std::string, int> strange_;      // initializers of types that nothing here reads
+  std::map<std::string, int> strange_;  // initializers of types that nothing here reads
 };
 
 }  // namespace

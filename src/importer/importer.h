@@ -36,11 +36,11 @@ enum class TensorRole : uint8_t { parameter, buffer, constant, unused };
 const char* name_of(TensorRole role);
 
 struct ParameterInfo {
-  std::string name;                  // as in the file
+  std::string name;  // as in the file
   std::vector<int64_t> onnx_shape;
-  Shape engine_shape;                // meaningful for parameters and buffers
+  Shape engine_shape;  // meaningful for parameters and buffers
   TensorRole role = TensorRole::constant;
-  int32_t index = -1;                // in Graph::parameters or Graph::buffers
+  int32_t index = -1;  // in Graph::parameters or Graph::buffers
   bool trained = false;
   std::string reason;
 };
@@ -48,8 +48,8 @@ struct ParameterInfo {
 // How a parameter's or buffer's values lie in the file and in the engine: engine element i is
 // the file's element source[i] (empty: the same order).
 struct Layout {
-  std::string name;                  // as the user sees it: the file's tensor, unless it had to be split
-  std::string stored_in;             // the file's tensor that it comes from; empty: made while importing
+  std::string name;       // as the user sees it: the file's tensor, unless it had to be split
+  std::string stored_in;  // the file's tensor that it comes from; empty: made while importing
   std::vector<int64_t> onnx_shape;
   Shape engine_shape;
   std::vector<int32_t> source;
@@ -62,18 +62,18 @@ struct Layout {
 struct InputInfo {
   std::string name;
   int64_t channels = 0, height = 0, width = 0;
-  bool channels_last = false;        // the file's input is [N,H,W,C] (its first node transposes it)
+  bool channels_last = false;  // the file's input is [N,H,W,C] (its first node transposes it)
 };
 
 struct ImportedModel {
-  Graph graph;                       // forward; outputs are logits (a trailing softmax is left off, see notes)
-  std::vector<std::vector<float>> parameters;   // initial values in engine layout, by Graph::parameters
-  std::vector<std::vector<float>> buffers;      // by Graph::buffers
+  Graph graph;  // forward; outputs are logits (a trailing softmax is left off, see notes)
+  std::vector<std::vector<float>> parameters;  // initial values in engine layout, by Graph::parameters
+  std::vector<std::vector<float>> buffers;     // by Graph::buffers
   std::vector<Layout> parameter_layouts, buffer_layouts;
-  std::vector<ParameterInfo> tensors;           // every floating-point tensor of the file, in its order
+  std::vector<ParameterInfo> tensors;  // every floating-point tensor of the file, in its order
   InputInfo input;
   bool dynamic_batch = false;
-  int64_t static_batch = 0;          // the file's batch when it is fixed
+  int64_t static_batch = 0;  // the file's batch when it is fixed
   int64_t opset = 0, ir_version = 0;
   std::string producer;
   std::vector<std::string> notes, warnings;
@@ -101,7 +101,8 @@ struct ExportOptions {
 // Writes the original file with new values, by Graph::parameters and Graph::buffers in engine
 // layout; atomically, external data files beside it. What was written is read back and compared.
 // Returns notes for the user (an initializer that had to be added, for instance).
-std::vector<std::string> export_model(const ImportedModel& model, std::span<const std::vector<float>> parameters,
+std::vector<std::string> export_model(const ImportedModel& model,
+                                      std::span<const std::vector<float>> parameters,
                                       std::span<const std::vector<float>> buffers, const std::string& path,
                                       const ExportOptions& options = {});
 

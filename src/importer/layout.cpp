@@ -43,7 +43,8 @@ std::vector<int> ordered_like(const AxisMap& x, int x_axis, AxisMap& map, int ax
   Dims extents;
   for (const int atom : atoms) extents.push_back(x.atoms[size_t(atom)]);
   if (!map.refine(axis, extents))
-    refuse("", "an axis of extent {} cannot be matched with one of extent {}", map.extent(axis), x.extent(x_axis));
+    refuse("", "an axis of extent {} cannot be matched with one of extent {}", map.extent(axis),
+           x.extent(x_axis));
   std::vector<size_t> order(atoms.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return atoms[a] < atoms[b]; });
@@ -70,7 +71,8 @@ TensorId ImportContext::view(TensorId id, const Shape& shape) {
   const std::string key = fmt::format("view {} {}", id, to_string(shape));
   const auto found = layouts_.find(key);
   if (found != layouts_.end()) return found->second;
-  const TensorId result = node(Op::view, {id}, std::make_shared<ViewAttributes>(shape.h, shape.w, shape.c))[0];
+  const TensorId result =
+      node(Op::view, {id}, std::make_shared<ViewAttributes>(shape.h, shape.w, shape.c))[0];
   layouts_[key] = result;
   return result;
 }
@@ -99,10 +101,11 @@ TensorId ImportContext::permute(TensorId id, const AxisMap& map, const std::vect
 OnnxValue ImportContext::arrange(const OnnxValue& value, const Groups& groups) {
   const std::vector<int> sequence = joined(groups);
   require(sequence.size() == value.map.atoms.size(), "a layout must name every atom");
-  const Shape shape{value.map.extent_of(groups[0]), value.map.extent_of(groups[1]), value.map.extent_of(groups[2]),
-                    value.map.extent_of(groups[3])};
+  const Shape shape{value.map.extent_of(groups[0]), value.map.extent_of(groups[1]),
+                    value.map.extent_of(groups[2]), value.map.extent_of(groups[3])};
   if (ascending(sequence)) return make_tensor(view(value.id, shape), value.map, value.boolean);
-  return make_tensor(permute(value.id, value.map, sequence, shape), reordered(value.map, sequence), value.boolean);
+  return make_tensor(permute(value.id, value.map, sequence, shape), reordered(value.map, sequence),
+                     value.boolean);
 }
 
 Groups ImportContext::groups_of(const AxisMap& map, const Assignment& assignment) const {

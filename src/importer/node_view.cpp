@@ -15,13 +15,20 @@ std::string readable_name(const onnx::NodeProto& proto, int index) {
 
 const char* text_of(Kind kind) {
   switch (kind) {
-    case Kind::absent: return "absent";
-    case Kind::unknown: return "unknown";
-    case Kind::host: return "a constant";
-    case Kind::weight: return "a constant or weight";
-    case Kind::tensor: return "computed from the model's input";
-    case Kind::noise: return "random";
-    case Kind::sequence: return "a sequence";
+    case Kind::absent:
+      return "absent";
+    case Kind::unknown:
+      return "unknown";
+    case Kind::host:
+      return "a constant";
+    case Kind::weight:
+      return "a constant or weight";
+    case Kind::tensor:
+      return "computed from the model's input";
+    case Kind::noise:
+      return "random";
+    case Kind::sequence:
+      return "a sequence";
   }
   return "";
 }
@@ -35,7 +42,8 @@ bool NodeView::wants(int output) const {
   if (output >= outputs() || proto.output(output).empty()) return false;
   const std::string& value = proto.output(output);
   const auto readers = context.consumers.find(value);
-  return context.graph_outputs.count(value) || (readers != context.consumers.end() && !readers->second.empty());
+  return context.graph_outputs.count(value) ||
+         (readers != context.consumers.end() && !readers->second.empty());
 }
 
 const OnnxValue& NodeView::in(int input) const {
@@ -54,21 +62,25 @@ const OnnxValue& NodeView::required(int input) const {
 
 const OnnxValue& NodeView::tensor_in(int input) const {
   const OnnxValue& value = required(input);
-  if (!value.is(Kind::tensor)) refuse("", "input {} ('{}') is {}, not {}", input, proto.input(input),
-                                      text_of(value.kind), text_of(Kind::tensor));
+  if (!value.is(Kind::tensor))
+    refuse("", "input {} ('{}') is {}, not {}", input, proto.input(input), text_of(value.kind),
+           text_of(Kind::tensor));
   return value;
 }
 
 HostValue NodeView::host_in(int input) const {
   const OnnxValue& value = required(input);
-  if (!value.known()) refuse("", "input {} ('{}') must be a constant, but is {}", input, proto.input(input), text_of(value.kind));
+  if (!value.known())
+    refuse("", "input {} ('{}') must be a constant, but is {}", input, proto.input(input),
+           text_of(value.kind));
   context.note_constant(value, fmt::format("read while importing {}", proto.op_type()));
   return context.host(value);
 }
 
 std::vector<int64_t> NodeView::ints_in(int input) const {
   const HostValue value = host_in(input);
-  if (value.depends_on_batch()) refuse("", "input {} ('{}') depends on the batch size", input, proto.input(input));
+  if (value.depends_on_batch())
+    refuse("", "input {} ('{}') depends on the batch size", input, proto.input(input));
   if (!value.is_real()) return value.ints;
   std::vector<int64_t> result;
   for (const double v : value.reals) result.push_back(int64_t(std::llround(v)));
@@ -77,8 +89,10 @@ std::vector<int64_t> NodeView::ints_in(int input) const {
 
 double NodeView::scalar_in(int input) const {
   const HostValue value = host_in(input);
-  if (value.elements() != 1) contradict("input {} has shape {} and must be a scalar", input, to_text(value.dims));
-  if (value.depends_on_batch()) refuse("", "input {} ('{}') depends on the batch size", input, proto.input(input));
+  if (value.elements() != 1)
+    contradict("input {} has shape {} and must be a scalar", input, to_text(value.dims));
+  if (value.depends_on_batch())
+    refuse("", "input {} ('{}') depends on the batch size", input, proto.input(input));
   return value.at(0);
 }
 

@@ -18,15 +18,15 @@ namespace onnx = ::ren_onnx;
 struct FileTensor {
   enum class Place : uint8_t { initializer, constant_tensor, constant_float, constant_floats };
   Place place = Place::initializer;
-  int index = 0;                     // among the initializers or the nodes
+  int index = 0;  // among the initializers or the nodes
   std::string name;
   Dims dims;
-  int type = 0;                      // TensorProto::DataType
+  int type = 0;  // TensorProto::DataType
 };
 
 class OnnxFile {
  public:
-  std::string path, folder;          // folder: canonical; external data may lie nowhere else
+  std::string path, folder;  // folder: canonical; external data may lie nowhere else
   onnx::ModelProto model;
   std::vector<FileTensor> tensors;
   std::map<std::string, int> tensor_by_name;
@@ -42,7 +42,7 @@ std::shared_ptr<OnnxFile> read_onnx(const std::string& path);
 
 const char* type_name(int type);
 bool is_real_type(int type);
-bool is_integer_type(int type);      // whole numbers and BOOL
+bool is_integer_type(int type);  // whole numbers and BOOL
 // Bytes of one element in raw data; 0 for types that this importer does not read.
 size_t element_size(int type);
 // Checks dims, type and amount of data without decoding; an empty text means all is well.
@@ -55,7 +55,7 @@ void encode_floats(onnx::TensorProto& tensor, std::span<const float> values);
 std::string encode_raw(int type, std::span<const float> values);
 
 struct ExternalData {
-  std::string location, path;        // path: resolved
+  std::string location, path;  // path: resolved
   uint64_t offset = 0, length = 0;
 };
 bool is_external(const onnx::TensorProto& tensor);

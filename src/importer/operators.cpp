@@ -13,7 +13,8 @@ const OperatorInfo kOperators[] = {
     {"Add", import_arithmetic, "pointwise", ""},
     {"And", import_compare, "pointwise", ""},
     {"AveragePool", import_average_pool, "average_pool", "1-D and 2-D"},
-    {"BatchNormalization", import_batch_normalization, "batch_norm", "statistics must be tensors of the file"},
+    {"BatchNormalization", import_batch_normalization, "batch_norm",
+     "statistics must be tensors of the file"},
     {"Bernoulli", import_bernoulli, "pointwise", "within stochastic depth"},
     {"Cast", import_cast, "folded", "activations between floating-point types only"},
     {"CastLike", import_cast, "folded", "activations between floating-point types only"},
@@ -45,7 +46,8 @@ const OperatorInfo kOperators[] = {
     {"HardSwish", import_activation, "pointwise", ""},
     {"Identity", import_identity, "folded", ""},
     {"InstanceNormalization", import_instance_normalization, "group_norm", ""},
-    {"LayerNormalization", import_layer_normalization, "layer_norm", "the outputs mean and deviation must be unused"},
+    {"LayerNormalization", import_layer_normalization, "layer_norm",
+     "the outputs mean and deviation must be unused"},
     {"LeakyRelu", import_activation, "pointwise", ""},
     {"Less", import_compare, "pointwise", ""},
     {"LessOrEqual", import_compare, "pointwise", ""},
@@ -116,7 +118,8 @@ std::string kernels_of(const std::string& op) {
   const auto found = kBackends.find(op);
   if (found == kBackends.end()) return "-";
   const auto statistics = kBackends.find(op + "_statistics");
-  const std::string& backends = found->second == "NONE" && statistics != kBackends.end() ? statistics->second : found->second;
+  const std::string& backends =
+      found->second == "NONE" && statistics != kBackends.end() ? statistics->second : found->second;
   return backends == "CPU_CUDA" ? "CPU, CUDA" : "CPU";
 }
 
@@ -125,22 +128,28 @@ std::string kernels_of(const std::string& op) {
 std::span<const OperatorInfo> operators() { return kOperators; }
 
 const OperatorInfo* find_operator(const std::string& name) {
-  const auto found = std::lower_bound(std::begin(kOperators), std::end(kOperators), name,
-                                      [](const OperatorInfo& info, const std::string& n) { return info.name < n; });
+  const auto found =
+      std::lower_bound(std::begin(kOperators), std::end(kOperators), name,
+                       [](const OperatorInfo& info, const std::string& n) { return info.name < n; });
   return found != std::end(kOperators) && found->name == name ? found : nullptr;
 }
 
 std::string operators_markdown() {
   std::string text =
       "# ONNX operators\n\n"
-      "What the importer takes, written by `test_importer` from the table in `src/importer/operators.cpp`. Every operator is "
-      "read in all its versions from operator set 7 on, and everything that stays in the graph has a gradient. \"Becomes\" "
-      "names the engine's operation; *folded* leaves nothing at run time. Operators on constants and shapes alone are "
-      "computed while importing. A model with anything else is refused with the whole list of what is in the way.\n\n"
+      "What the importer takes, written by `test_importer` from the table in `src/importer/operators.cpp`. "
+      "Every operator is "
+      "read in all its versions from operator set 7 on, and everything that stays in the graph has a "
+      "gradient. \"Becomes\" "
+      "names the engine's operation; *folded* leaves nothing at run time. Operators on constants and shapes "
+      "alone are "
+      "computed while importing. A model with anything else is refused with the whole list of what is in the "
+      "way.\n\n"
       "| ONNX operator | becomes | kernels | limits |\n|---|---|---|---|\n";
   for (const OperatorInfo& info : kOperators)
     text += fmt::format("| {} | {} | {} | {} |\n", info.name,
-                        std::string(info.becomes) == "folded" ? "*folded*" : info.becomes, kernels_of(info.becomes), info.limits);
+                        std::string(info.becomes) == "folded" ? "*folded*" : info.becomes,
+                        kernels_of(info.becomes), info.limits);
   return text;
 }
 

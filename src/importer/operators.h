@@ -14,8 +14,8 @@ using OpImporter = void (*)(const NodeView& node);
 struct OperatorInfo {
   const char* name;
   OpImporter import;
-  const char* becomes;               // ops of the engine; "folded" where nothing is left at run time
-  const char* limits;                // for docs/operators.md; empty: all of ONNX's forms
+  const char* becomes;  // ops of the engine; "folded" where nothing is left at run time
+  const char* limits;   // for docs/operators.md; empty: all of ONNX's forms
 };
 
 std::span<const OperatorInfo> operators();
@@ -77,7 +77,7 @@ REN_IMPORTER(import_pad)
 REN_IMPORTER(import_gather)
 REN_IMPORTER(import_random_uniform_like)
 REN_IMPORTER(import_bernoulli)
-REN_IMPORTER(import_with_noise)             // any node that reads random numbers
+REN_IMPORTER(import_with_noise)  // any node that reads random numbers
 REN_IMPORTER(import_known_only)
 #undef REN_IMPORTER
 

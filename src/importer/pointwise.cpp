@@ -13,7 +13,7 @@ namespace {
 struct Operand {
   const OnnxValue* value = nullptr;
   std::optional<double> literal;
-  AxisMap map;                       // aligned to the result's rank; unused for literals
+  AxisMap map;  // aligned to the result's rank; unused for literals
   bool tensor = false;
 };
 
@@ -22,7 +22,7 @@ struct Slot {
   int axis = 0, place = 0;
   int64_t extent = 1;
   bool batch = false;
-  int dimension = 3;                 // of the engine, where the operand that has it holds it
+  int dimension = 3;  // of the engine, where the operand that has it holds it
   int provider = 0, position = 0;
 };
 
@@ -116,7 +116,8 @@ class Layouter {
       }
       const bool has_batch = !groups.empty() && slots_[groups[0][0]].batch;
       const size_t free = groups.size() - (has_batch ? 1 : 0);
-      if (free > 3) refuse("", "the operands would need a broadcast over {} separate dimensions", groups.size());
+      if (free > 3)
+        refuse("", "the operands would need a broadcast over {} separate dimensions", groups.size());
       dims.resize(slots_.size());
       for (size_t g = 0; g < groups.size(); ++g) {
         const int d = has_batch && g == 0 ? 0 : 4 - int(groups.size() - g);
@@ -168,7 +169,8 @@ class Layouter {
 
   void add_slots(const Operand& operand, int provider, int axis) {
     std::vector<int> dims(operand.map.atoms.size(), 3);
-    if (operand.tensor) dims = dimensions_of(operand.map, context_.builder.graph().at(operand.value->id).shape);
+    if (operand.tensor)
+      dims = dimensions_of(operand.map, context_.builder.graph().at(operand.value->id).shape);
     const auto& atoms = operand.map.axes[size_t(axis)];
     for (size_t k = 0; k < atoms.size(); ++k) {
       Slot slot;
@@ -192,7 +194,8 @@ class Layouter {
 
   bool uniform(const std::vector<int>& dims) const {
     for (size_t i = 1; i < slots_.size(); ++i)
-      if (dims[i] < dims[i - 1] || (dims[i] == dims[i - 1] && mask(slots_[i]) != mask(slots_[i - 1]))) return false;
+      if (dims[i] < dims[i - 1] || (dims[i] == dims[i - 1] && mask(slots_[i]) != mask(slots_[i - 1])))
+        return false;
     return true;
   }
 
@@ -217,7 +220,8 @@ void drop_batch_axis(ImportContext& context, OnnxValue& value, size_t axis) {
       for (int64_t i = 0; i < inner; ++i) {
         const size_t from = size_t((o * extent + e) * inner + i), to = size_t(o * inner + i);
         if (content.at(from) != content.at(size_t(o * extent * inner + i)))
-          refuse("export with a dynamic batch", "a constant of shape {} differs from sample to sample", to_text(dims));
+          refuse("export with a dynamic batch", "a constant of shape {} differs from sample to sample",
+                 to_text(dims));
         if (first.is_real()) {
           first.reals[to] = content.reals[from];
         } else {
@@ -230,7 +234,8 @@ void drop_batch_axis(ImportContext& context, OnnxValue& value, size_t axis) {
 
 }  // namespace
 
-OnnxValue ImportContext::pointwise(const std::vector<OnnxValue>& given, const Build& build, PointwiseOptions options) {
+OnnxValue ImportContext::pointwise(const std::vector<OnnxValue>& given, const Build& build,
+                                   PointwiseOptions options) {
   std::vector<OnnxValue> values = given;
   const Dims result = broadcast(values);
   int batch_axis = -1;
@@ -303,7 +308,8 @@ OnnxValue ImportContext::pointwise(const std::vector<OnnxValue>& given, const Bu
   // The shape follows from the operands, so an unused one that is larger must stay.
   if (used.size() != inputs.size()) {
     Shape shape = broadcast_shape(builder.graph(), inputs);
-    if (!(shape == broadcast_shape(builder.graph(), used))) refuse("", "an operand serves for its shape alone");
+    if (!(shape == broadcast_shape(builder.graph(), used)))
+      refuse("", "an operand serves for its shape alone");
   }
   auto attributes = std::make_shared<PointwiseAttributes>(std::move(expression));
   attributes->training_only = options.training_only;

@@ -102,7 +102,7 @@ void check_dataflow(const OnnxFile& file, Findings& findings) {
         findings.invalid(node_label(graph.node(i), i), fmt::format("gives '{}', which exists already", name));
     }
   bool unsorted = false;
-  std::vector<int> waiting;           // nodes that read something produced later
+  std::vector<int> waiting;  // nodes that read something produced later
   for (int i = 0; i < graph.node_size(); ++i) {
     for (const auto& name : graph.node(i).input()) {
       if (name.empty() || defined.count(name)) continue;
@@ -139,8 +139,9 @@ void check_dataflow(const OnnxFile& file, Findings& findings) {
         if (--missing[size_t(reader)] == 0) ready.push_back(reader);
     }
     for (const int i : waiting) {
-      const char* what = done[size_t(i)] ? "reads a value that a later node gives: the nodes are not sorted"
-                                         : "reads a value that depends on its own output: the graph has a cycle";
+      const char* what = done[size_t(i)]
+                             ? "reads a value that a later node gives: the nodes are not sorted"
+                             : "reads a value that depends on its own output: the graph has a cycle";
       findings.invalid(node_label(graph.node(i), i), what);
     }
   }
@@ -159,7 +160,10 @@ void collect_tensors(OnnxFile& file, Findings& findings) {
   for (int i = 0; i < graph.initializer_size(); ++i) {
     const auto& tensor = graph.initializer(i);
     if (is_real_type(tensor.data_type()))
-      add({FileTensor::Place::initializer, i, tensor.name(), {tensor.dims().begin(), tensor.dims().end()},
+      add({FileTensor::Place::initializer,
+           i,
+           tensor.name(),
+           {tensor.dims().begin(), tensor.dims().end()},
            tensor.data_type()});
   }
   for (int i = 0; i < graph.node_size(); ++i) {
@@ -174,8 +178,11 @@ void collect_tensors(OnnxFile& file, Findings& findings) {
     if (attribute.name() == "value") {
       check_tensor_into(attribute.t(), node_label(node, i), file.folder, findings);
       if (is_real_type(attribute.t().data_type()))
-        add({FileTensor::Place::constant_tensor, i, node.output(0),
-             {attribute.t().dims().begin(), attribute.t().dims().end()}, attribute.t().data_type()});
+        add({FileTensor::Place::constant_tensor,
+             i,
+             node.output(0),
+             {attribute.t().dims().begin(), attribute.t().dims().end()},
+             attribute.t().data_type()});
     } else if (attribute.name() == "value_float") {
       add({FileTensor::Place::constant_float, i, node.output(0), {}, kFloat});
     } else if (attribute.name() == "value_floats") {
@@ -190,7 +197,8 @@ void parse(OnnxFile& file) {
   const uint64_t size = fs::is_directory(file.path, error) ? 0 : uint64_t(fs::file_size(file.path, error));
   if (size > uint64_t(INT_MAX))
     fail(StatusCode::invalid_model,
-         "'{}' has {} bytes; an ONNX file holds at most 2 GB: save the model with external data", file.path, size);
+         "'{}' has {} bytes; an ONNX file holds at most 2 GB: save the model with external data", file.path,
+         size);
   const std::string content = read_file(file.path);
   if (content.empty()) fail(StatusCode::invalid_model, "'{}' is empty", file.path);
   if (!file.model.ParseFromArray(content.data(), int(content.size())))
@@ -220,10 +228,12 @@ std::shared_ptr<OnnxFile> read_onnx(const std::string& path) {
 std::vector<float> OnnxFile::values(const FileTensor& tensor) const {
   const auto& nodes = graph().node();
   switch (tensor.place) {
-    case FileTensor::Place::initializer: return decode_floats(graph().initializer(tensor.index), folder);
+    case FileTensor::Place::initializer:
+      return decode_floats(graph().initializer(tensor.index), folder);
     case FileTensor::Place::constant_tensor:
       return decode_floats(nodes.Get(tensor.index).attribute(0).t(), folder);
-    case FileTensor::Place::constant_float: return {nodes.Get(tensor.index).attribute(0).f()};
+    case FileTensor::Place::constant_float:
+      return {nodes.Get(tensor.index).attribute(0).f()};
     case FileTensor::Place::constant_floats: {
       const auto& floats = nodes.Get(tensor.index).attribute(0).floats();
       return {floats.begin(), floats.end()};

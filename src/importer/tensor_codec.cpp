@@ -21,23 +21,40 @@ static_assert(std::endian::native == std::endian::little, "raw_data is little-en
 
 const char* type_name(int type) {
   switch (type) {
-    case TensorProto::FLOAT: return "float32";
-    case TensorProto::UINT8: return "uint8";
-    case TensorProto::INT8: return "int8";
-    case TensorProto::UINT16: return "uint16";
-    case TensorProto::INT16: return "int16";
-    case TensorProto::INT32: return "int32";
-    case TensorProto::INT64: return "int64";
-    case TensorProto::STRING: return "string";
-    case TensorProto::BOOL: return "bool";
-    case TensorProto::FLOAT16: return "float16";
-    case TensorProto::DOUBLE: return "float64";
-    case TensorProto::UINT32: return "uint32";
-    case TensorProto::UINT64: return "uint64";
-    case TensorProto::BFLOAT16: return "bfloat16";
-    case TensorProto::COMPLEX64: return "complex64";
-    case TensorProto::COMPLEX128: return "complex128";
-    default: return "an unknown type";
+    case TensorProto::FLOAT:
+      return "float32";
+    case TensorProto::UINT8:
+      return "uint8";
+    case TensorProto::INT8:
+      return "int8";
+    case TensorProto::UINT16:
+      return "uint16";
+    case TensorProto::INT16:
+      return "int16";
+    case TensorProto::INT32:
+      return "int32";
+    case TensorProto::INT64:
+      return "int64";
+    case TensorProto::STRING:
+      return "string";
+    case TensorProto::BOOL:
+      return "bool";
+    case TensorProto::FLOAT16:
+      return "float16";
+    case TensorProto::DOUBLE:
+      return "float64";
+    case TensorProto::UINT32:
+      return "uint32";
+    case TensorProto::UINT64:
+      return "uint64";
+    case TensorProto::BFLOAT16:
+      return "bfloat16";
+    case TensorProto::COMPLEX64:
+      return "complex64";
+    case TensorProto::COMPLEX128:
+      return "complex128";
+    default:
+      return "an unknown type";
   }
 }
 
@@ -56,8 +73,10 @@ bool is_integer_type(int type) {
     case TensorProto::INT64:
     case TensorProto::BOOL:
     case TensorProto::UINT32:
-    case TensorProto::UINT64: return true;
-    default: return false;
+    case TensorProto::UINT64:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -65,18 +84,23 @@ size_t element_size(int type) {
   switch (type) {
     case TensorProto::UINT8:
     case TensorProto::INT8:
-    case TensorProto::BOOL: return 1;
+    case TensorProto::BOOL:
+      return 1;
     case TensorProto::UINT16:
     case TensorProto::INT16:
     case TensorProto::FLOAT16:
-    case TensorProto::BFLOAT16: return 2;
+    case TensorProto::BFLOAT16:
+      return 2;
     case TensorProto::FLOAT:
     case TensorProto::INT32:
-    case TensorProto::UINT32: return 4;
+    case TensorProto::UINT32:
+      return 4;
     case TensorProto::DOUBLE:
     case TensorProto::INT64:
-    case TensorProto::UINT64: return 8;
-    default: return 0;
+    case TensorProto::UINT64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -101,12 +125,17 @@ namespace {
 
 int64_t field_count(const TensorProto& t) {
   switch (t.data_type()) {
-    case TensorProto::FLOAT: return t.float_data_size();
-    case TensorProto::DOUBLE: return t.double_data_size();
-    case TensorProto::INT64: return t.int64_data_size();
+    case TensorProto::FLOAT:
+      return t.float_data_size();
+    case TensorProto::DOUBLE:
+      return t.double_data_size();
+    case TensorProto::INT64:
+      return t.int64_data_size();
     case TensorProto::UINT32:
-    case TensorProto::UINT64: return t.uint64_data_size();
-    default: return t.int32_data_size();
+    case TensorProto::UINT64:
+      return t.uint64_data_size();
+    default:
+      return t.int32_data_size();
   }
 }
 
@@ -145,41 +174,60 @@ T load(const std::string& raw, size_t i) {
 
 double raw_real(const std::string& raw, int type, size_t i) {
   switch (type) {
-    case TensorProto::FLOAT: return double(load<float>(raw, i));
-    case TensorProto::DOUBLE: return load<double>(raw, i);
-    case TensorProto::FLOAT16: return double(from_f16(load<uint16_t>(raw, i)));
-    default: return double(from_bf16(load<uint16_t>(raw, i)));
+    case TensorProto::FLOAT:
+      return double(load<float>(raw, i));
+    case TensorProto::DOUBLE:
+      return load<double>(raw, i);
+    case TensorProto::FLOAT16:
+      return double(from_f16(load<uint16_t>(raw, i)));
+    default:
+      return double(from_bf16(load<uint16_t>(raw, i)));
   }
 }
 
 int64_t raw_integer(const std::string& raw, int type, size_t i) {
   switch (type) {
-    case TensorProto::INT8: return load<int8_t>(raw, i);
-    case TensorProto::UINT8: return load<uint8_t>(raw, i);
-    case TensorProto::BOOL: return load<uint8_t>(raw, i) != 0;
-    case TensorProto::INT16: return load<int16_t>(raw, i);
-    case TensorProto::UINT16: return load<uint16_t>(raw, i);
-    case TensorProto::INT32: return load<int32_t>(raw, i);
-    case TensorProto::UINT32: return load<uint32_t>(raw, i);
-    default: return load<int64_t>(raw, i);
+    case TensorProto::INT8:
+      return load<int8_t>(raw, i);
+    case TensorProto::UINT8:
+      return load<uint8_t>(raw, i);
+    case TensorProto::BOOL:
+      return load<uint8_t>(raw, i) != 0;
+    case TensorProto::INT16:
+      return load<int16_t>(raw, i);
+    case TensorProto::UINT16:
+      return load<uint16_t>(raw, i);
+    case TensorProto::INT32:
+      return load<int32_t>(raw, i);
+    case TensorProto::UINT32:
+      return load<uint32_t>(raw, i);
+    default:
+      return load<int64_t>(raw, i);
   }
 }
 
 double field_real(const TensorProto& t, int i) {
   switch (t.data_type()) {
-    case TensorProto::FLOAT: return double(t.float_data(i));
-    case TensorProto::DOUBLE: return t.double_data(i);
-    case TensorProto::FLOAT16: return double(from_f16(uint16_t(t.int32_data(i))));
-    default: return double(from_bf16(uint16_t(t.int32_data(i))));
+    case TensorProto::FLOAT:
+      return double(t.float_data(i));
+    case TensorProto::DOUBLE:
+      return t.double_data(i);
+    case TensorProto::FLOAT16:
+      return double(from_f16(uint16_t(t.int32_data(i))));
+    default:
+      return double(from_bf16(uint16_t(t.int32_data(i))));
   }
 }
 
 int64_t field_integer(const TensorProto& t, int i) {
   switch (t.data_type()) {
-    case TensorProto::INT64: return t.int64_data(i);
+    case TensorProto::INT64:
+      return t.int64_data(i);
     case TensorProto::UINT32:
-    case TensorProto::UINT64: return int64_t(t.uint64_data(i));
-    default: return t.int32_data(i);
+    case TensorProto::UINT64:
+      return int64_t(t.uint64_data(i));
+    default:
+      return t.int32_data(i);
   }
 }
 
@@ -210,24 +258,25 @@ ExternalData external_data(const TensorProto& tensor, const std::string& folder)
   bool climbs = relative.is_absolute();
   for (const auto& part : relative) climbs = climbs || part == "..";
   if (climbs)
-    fail(StatusCode::invalid_model, "tensor '{}': external data location '{}' leaves the model's folder", name,
-         data.location);
+    fail(StatusCode::invalid_model, "tensor '{}': external data location '{}' leaves the model's folder",
+         name, data.location);
   std::error_code error;
   const fs::path joined = fs::path(folder) / relative;
   if (!fs::exists(joined, error))
     fail(StatusCode::not_found, "tensor '{}': external data file '{}' does not exist", name, joined.string());
   const fs::path resolved = fs::canonical(joined, error);
   if (error || !lies_below(resolved, folder))
-    fail(StatusCode::invalid_model, "tensor '{}': external data location '{}' leads out of the model's folder",
-         name, data.location);
+    fail(StatusCode::invalid_model,
+         "tensor '{}': external data location '{}' leads out of the model's folder", name, data.location);
   if (!fs::is_regular_file(resolved, error))
-    fail(StatusCode::invalid_model, "tensor '{}': external data '{}' is no regular file", name, data.location);
+    fail(StatusCode::invalid_model, "tensor '{}': external data '{}' is no regular file", name,
+         data.location);
   const uint64_t size = fs::file_size(resolved, error);
   if (error) fail(StatusCode::io, "cannot tell the size of '{}': {}", resolved.string(), error.message());
   if (data.offset > size || (has_length && data.length > size - data.offset))
     fail(StatusCode::invalid_model,
-         "tensor '{}': external data at offset {} with length {} lies beyond the end of '{}' ({} bytes)", name,
-         data.offset, has_length ? data.length : 0, data.location, size);
+         "tensor '{}': external data at offset {} with length {} lies beyond the end of '{}' ({} bytes)",
+         name, data.offset, has_length ? data.length : 0, data.location, size);
   const size_t width = element_size(tensor.data_type());
   const int64_t elements = checked_elements(tensor);
   const uint64_t needed = uint64_t(std::max<int64_t>(elements, 0)) * width;

@@ -42,7 +42,8 @@ const std::string* first_match(const std::vector<std::string>& globs, const std:
 }
 
 // Lines such as "p_fc_weight: PARAMETER target='fc.weight'".
-void read_signature(const std::string& text, std::set<std::string>& parameters, std::set<std::string>& buffers) {
+void read_signature(const std::string& text, std::set<std::string>& parameters,
+                    std::set<std::string>& buffers) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("# outputs", 0) == 0) break;
@@ -61,15 +62,23 @@ bool trained_by_role(WeightRole role) { return role != WeightRole::constant_oper
 
 std::string role_text(WeightRole role) {
   switch (role) {
-    case WeightRole::weight: return "a layer's weight";
+    case WeightRole::weight:
+      return "a layer's weight";
     case WeightRole::bias:
-    case WeightRole::folded_bias: return "a layer's bias";
-    case WeightRole::norm_scale: return "a normalisation's scale";
-    case WeightRole::norm_bias: return "a normalisation's bias";
-    case WeightRole::slope: return "a PRelu slope";
-    case WeightRole::mul_operand: return "operand of a product";
-    case WeightRole::add_operand: return "operand of a sum";
-    case WeightRole::constant_operand: return "operand of an operation that has no weights";
+    case WeightRole::folded_bias:
+      return "a layer's bias";
+    case WeightRole::norm_scale:
+      return "a normalisation's scale";
+    case WeightRole::norm_bias:
+      return "a normalisation's bias";
+    case WeightRole::slope:
+      return "a PRelu slope";
+    case WeightRole::mul_operand:
+      return "operand of a product";
+    case WeightRole::add_operand:
+      return "operand of a sum";
+    case WeightRole::constant_operand:
+      return "operand of an operation that has no weights";
   }
   return "";
 }
@@ -79,7 +88,8 @@ std::string role_text(WeightRole role) {
 bool is_generated_name(const std::string& name) {
   if (all_digits(name) || name.find("::") != std::string::npos) return true;
   if (!name.empty() && name[0] == '/') return true;
-  static const char* const kStems[] = {"val_", "Constant_", "constant_", "const_", "scalar_", "tmp_", "_tensor_constant"};
+  static const char* const kStems[] = {"val_",    "Constant_", "constant_",       "const_",
+                                       "scalar_", "tmp_",      "_tensor_constant"};
   for (const char* stem : kStems)
     if (name.rfind(stem, 0) == 0) return true;
   return false;
@@ -109,8 +119,10 @@ TrainingPolicy::TrainingPolicy(const OnnxFile& file, const ImportOptions& option
 
 Decision TrainingPolicy::decide(const std::string& name, const FileTensor& tensor, WeightRole role,
                                 bool generated_constant) {
-  if (const auto* glob = first_match(options_.freeze, name)) return {false, fmt::format("frozen by '{}'", *glob)};
-  if (const auto* glob = first_match(options_.train, name)) return {true, fmt::format("trained by '{}'", *glob)};
+  if (const auto* glob = first_match(options_.freeze, name))
+    return {false, fmt::format("frozen by '{}'", *glob)};
+  if (const auto* glob = first_match(options_.train, name))
+    return {true, fmt::format("trained by '{}'", *glob)};
   if (helper_) {
     const bool listed = helper_->count(name) != 0;
     return {listed, listed ? "listed in renaissance.trainable" : "not listed in renaissance.trainable"};
@@ -150,13 +162,15 @@ std::set<std::string> TrainingPolicy::missing_parameters() const {
   return missing;
 }
 
-void TrainingPolicy::finish(const std::vector<ParameterInfo>& tensors, std::vector<std::string>& warnings) const {
+void TrainingPolicy::finish(const std::vector<ParameterInfo>& tensors,
+                            std::vector<std::string>& warnings) const {
   const auto check = [&](const std::vector<std::string>& globs, const char* what) {
     for (const auto& glob : globs) {
-      const bool found = std::any_of(tensors.begin(), tensors.end(), [&](const ParameterInfo& t) {
-        return matches_glob(t.name, glob);
-      });
-      if (!found) fail(StatusCode::not_found, "'{}' in the list of tensors to {} matches no tensor of the model", glob, what);
+      const bool found = std::any_of(tensors.begin(), tensors.end(),
+                                     [&](const ParameterInfo& t) { return matches_glob(t.name, glob); });
+      if (!found)
+        fail(StatusCode::not_found, "'{}' in the list of tensors to {} matches no tensor of the model", glob,
+             what);
     }
   };
   check(options_.train, "train");
@@ -173,9 +187,10 @@ void TrainingPolicy::finish(const std::vector<ParameterInfo>& tensors, std::vect
     for (const auto& name : names)
       if (!present.count(name)) list += fmt::format("{}{}", count++ ? ", " : "", name);
     if (count > 0)
-      warnings.push_back(fmt::format("{} parameters are named in {}, but the file has no tensors of these names: the exporter "
-                                     "folded them away, renamed them or merged them with equal ones, which then train as one: {}",
-                                     count, where, list));
+      warnings.push_back(fmt::format(
+          "{} parameters are named in {}, but the file has no tensors of these names: the exporter "
+          "folded them away, renamed them or merged them with equal ones, which then train as one: {}",
+          count, where, list));
   };
   if (helper_) missing(*helper_, "renaissance.trainable");
   missing(signature_parameters_, "the exporter's graph signature");

@@ -14,11 +14,15 @@ namespace ren::importer {
 
 // How a floating-point tensor of the file is used.
 enum class WeightRole : uint8_t {
-  weight, bias,                      // of Conv, Gemm, MatMul
-  folded_bias,                       // of a Conv that a normalisation was folded into: zeros too are real
-  norm_scale, norm_bias, slope,      // of normalisations, of PRelu
-  mul_operand, add_operand,
-  constant_operand                   // of anything else
+  weight,
+  bias,         // of Conv, Gemm, MatMul
+  folded_bias,  // of a Conv that a normalisation was folded into: zeros too are real
+  norm_scale,
+  norm_bias,
+  slope,  // of normalisations, of PRelu
+  mul_operand,
+  add_operand,
+  constant_operand  // of anything else
 };
 
 struct Decision {
@@ -32,7 +36,8 @@ class TrainingPolicy {
  public:
   TrainingPolicy(const OnnxFile& file, const ImportOptions& options);
 
-  Decision decide(const std::string& name, const FileTensor& tensor, WeightRole role, bool generated_constant);
+  Decision decide(const std::string& name, const FileTensor& tensor, WeightRole role,
+                  bool generated_constant);
   // Whether computing with the tensor while importing would lose something trainable.
   bool looks_trainable(const FileTensor& tensor) const;
   // BatchNormalizations of the module that was exported, as far as the signature tells.
@@ -45,7 +50,7 @@ class TrainingPolicy {
  private:
   const OnnxFile& file_;
   const ImportOptions& options_;
-  std::optional<std::set<std::string>> helper_;       // metadata renaissance.trainable
+  std::optional<std::set<std::string>> helper_;  // metadata renaissance.trainable
   std::set<std::string> signature_parameters_, signature_buffers_;
 };
 

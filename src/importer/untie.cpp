@@ -30,16 +30,20 @@ std::string module_of(const onnx::NodeProto& node) {
 
 // What PyTorch calls the parameter that enters here; empty where the operator doesn't say.
 std::string leaf_of(const std::string& op, int input) {
-  static const std::set<std::string> kLayers = {"Conv", "Gemm", "BatchNormalization", "LayerNormalization",
-                                                "InstanceNormalization", "GroupNormalization"};
+  static const std::set<std::string> kLayers = {"Conv",
+                                                "Gemm",
+                                                "BatchNormalization",
+                                                "LayerNormalization",
+                                                "InstanceNormalization",
+                                                "GroupNormalization"};
   if (kLayers.count(op)) return input == 1 ? "weight" : input == 2 ? "bias" : "";
   if (op == "MatMul" || op == "PRelu") return "weight";
   return {};
 }
 
 // The parameter of this module that the file lacks and that fits here.
-std::string find_missing(const std::set<std::string>& missing, const std::string& module, const std::string& op,
-                         int input) {
+std::string find_missing(const std::set<std::string>& missing, const std::string& module,
+                         const std::string& op, int input) {
   const std::string prefix = module.empty() ? std::string() : module + ".";
   const std::string leaf = leaf_of(op, input);
   if (!leaf.empty()) return missing.count(prefix + leaf) ? prefix + leaf : std::string();
@@ -64,7 +68,7 @@ void ImportContext::untie_merged() {
       const onnx::NodeProto& node = file.graph().node(i);
       const std::string module = module_of(node);
       const size_t dot = value.rfind('.');
-      if (dot != std::string::npos && value.substr(0, dot) == module) continue;   // its own
+      if (dot != std::string::npos && value.substr(0, dot) == module) continue;  // its own
       for (int k = 0; k < node.input_size(); ++k) {
         if (node.input(k) != value) continue;
         const std::string name = find_missing(missing, module, node.op_type(), k);
@@ -77,8 +81,10 @@ void ImportContext::untie_merged() {
     }
   }
   if (!untied.empty())
-    warn(fmt::format("the exporter merged parameters of equal value; {} uses are kept apart again, and export adds their "
-                     "initializers", untied.size()));
+    warn(fmt::format(
+        "the exporter merged parameters of equal value; {} uses are kept apart again, and export adds their "
+        "initializers",
+        untied.size()));
 }
 
 }  // namespace ren::importer

@@ -27,7 +27,8 @@ TEST_P(Fixture, GivesOnnxRuntimesOutput) {
   const auto outputs = reference_outputs(model, to_doubles(x), x.shape[0], model.input.channels_last);
   ASSERT_EQ(outputs.size(), 1u);
   // ONNX Runtime computes in FP32: sums of up to 60 products of numbers around 1 lose about 1e-6.
-  EXPECT_LT(worst_error(outputs.at("y"), to_doubles(expected.at(name + "/y"))), 5e-6) << to_string(model.graph);
+  EXPECT_LT(worst_error(outputs.at("y"), to_doubles(expected.at(name + "/y"))), 5e-6)
+      << to_string(model.graph);
 }
 
 TEST_P(Fixture, ServesAnyBatch) {
@@ -47,13 +48,12 @@ TEST_P(Fixture, ExportsUnchanged) {
   EXPECT_EQ(parse(path).SerializeAsString(), read_file(scratch / "out.onnx"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Onnx, Fixture, ::testing::ValuesIn(fixture_names()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             if (!isalnum(static_cast<unsigned char>(c))) c = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Onnx, Fixture, ::testing::ValuesIn(fixture_names()), [](const auto& info) {
+  std::string name = info.param;
+  for (char& c : name)
+    if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+});
 
 }  // namespace
 }  // namespace ren::importer::testing

@@ -15,7 +15,7 @@ std::vector<std::string> cases() {
   for (const auto& entry : fs::directory_iterator(parity_folder(), error))
     if (entry.path().extension() == ".onnx") names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
-  if (names.empty()) names.push_back("");   // one test that says it was skipped
+  if (names.empty()) names.push_back("");  // one test that says it was skipped
   return names;
 }
 
@@ -48,7 +48,8 @@ TEST_P(Parity, ImportsOrSaysWhy) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), StatusCode::unsupported);
     const std::string text = e.what();
-    for (const auto& op : kRefused.at(model_of(GetParam()))) EXPECT_NE(text.find(op), std::string::npos) << text;
+    for (const auto& op : kRefused.at(model_of(GetParam())))
+      EXPECT_NE(text.find(op), std::string::npos) << text;
   }
 }
 
@@ -77,8 +78,9 @@ TEST_P(Parity, GivesPyTorchsOutputs) {
   if (refused()) return;
 #ifndef NDEBUG
   // The naive reference would take an hour on all of them without optimisation.
-  static const std::set<std::string> kQuick = {"flatten_linear", "fresh_bn", "frozen_bn", "fully_conv", "se_net",
-                                               "padding_zoo", "tied_conv", "two_heads", "scaled_residual"};
+  static const std::set<std::string> kQuick = {"flatten_linear", "fresh_bn",  "frozen_bn",
+                                               "fully_conv",     "se_net",    "padding_zoo",
+                                               "tied_conv",      "two_heads", "scaled_residual"};
   if (!kQuick.count(model_of(GetParam()))) GTEST_SKIP() << "too slow without optimisation";
 #endif
   const SafeTensorsFile golden = SafeTensorsFile::read(base_ + ".golden.safetensors");
@@ -105,10 +107,12 @@ TEST_P(Parity, RoundTrips) {
   if (refused()) return;
   const ScratchFolder scratch;
   const ImportedModel model = import_model(base_ + ".onnx");
-  const bool splits = std::any_of(model.buffer_layouts.begin(), model.buffer_layouts.end(), [](const Layout& l) { return l.added; });
+  const bool splits = std::any_of(model.buffer_layouts.begin(), model.buffer_layouts.end(),
+                                  [](const Layout& l) { return l.added; });
   export_model(model, model.parameters, model.buffers, scratch / "out.onnx");
   if (!splits && !fs::exists(base_ + ".onnx.data")) {
-    EXPECT_TRUE(parse(base_ + ".onnx").SerializeAsString() == read_file(scratch / "out.onnx")) << "content changed";
+    EXPECT_TRUE(parse(base_ + ".onnx").SerializeAsString() == read_file(scratch / "out.onnx"))
+        << "content changed";
   }
   // Other values arrive where they belong.
   auto parameters = model.parameters, buffers = model.buffers;

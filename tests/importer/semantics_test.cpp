@@ -26,7 +26,8 @@ class Semantics : public ::testing::Test {
     return nullptr;
   }
   bool says(const std::vector<std::string>& lines, const std::string& part) {
-    return std::any_of(lines.begin(), lines.end(), [&](const auto& l) { return l.find(part) != std::string::npos; });
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const auto& l) { return l.find(part) != std::string::npos; });
   }
   ScratchFolder scratch_;
 };
@@ -117,7 +118,8 @@ TEST_F(Semantics, IdentityOfAnInitializerIsACopy) {
   export_model(model, values, model.buffers, scratch_ / "out.onnx");
   const auto again = import_model(scratch_ / "out.onnx");
   for (size_t i = 0; i < again.parameters.size(); ++i)
-    EXPECT_EQ(again.graph.parameters[i].name == "b.bias", again.parameters[i] == (std::vector<float>{9, 8, 7, 6}));
+    EXPECT_EQ(again.graph.parameters[i].name == "b.bias",
+              again.parameters[i] == (std::vector<float>{9, 8, 7, 6}));
 }
 
 TEST_F(Semantics, IdentityAcrossRolesKeepsThemApart) {
@@ -196,8 +198,9 @@ TEST_F(Semantics, SignatureNamesParametersAndBuffers) {
   ModelMaker m = small_model();
   auto& entry = *m.graph().add_metadata_props();
   entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
-  entry.set_value("\n# inputs\np_a: PARAMETER target='fc.weight'\nb_c: BUFFER target='conv.weight' persistent=True\n"
-                  "p_l: PARAMETER target='lost.weight'\n\n# outputs\nq: USER_OUTPUT\n");
+  entry.set_value(
+      "\n# inputs\np_a: PARAMETER target='fc.weight'\nb_c: BUFFER target='conv.weight' persistent=True\n"
+      "p_l: PARAMETER target='lost.weight'\n\n# outputs\nq: USER_OUTPUT\n");
   const auto model = import(m);
   EXPECT_FALSE(parameter(model, "conv.weight")->trainable);
   EXPECT_TRUE(parameter(model, "fc.weight")->trainable);
@@ -260,7 +263,7 @@ TEST_F(Semantics, ExporterScalarsAreNoParameters) {
   EXPECT_TRUE(parameter(model, "block.gamma")->trainable);
   EXPECT_EQ(parameter(model, "val_7"), nullptr);
   EXPECT_TRUE(parameter(model, "val_8")->trainable);
-  EXPECT_EQ(model.tensors.size(), 3u);   // all are reported, whatever their role
+  EXPECT_EQ(model.tensors.size(), 3u);  // all are reported, whatever their role
   EXPECT_EQ(model.tensors[1].role, TensorRole::constant);
 }
 
@@ -311,7 +314,7 @@ TEST_F(Semantics, StochasticDepthDrawsOncePerSample) {
   EXPECT_TRUE(depth.expression.uses_random());
   const auto uniform = std::find_if(depth.expression.nodes.begin(), depth.expression.nodes.end(),
                                     [](const ExprNode& n) { return n.prim == Prim::uniform; });
-  EXPECT_NE(uniform->value, 0);   // one number a sample
+  EXPECT_NE(uniform->value, 0);  // one number a sample
   // Kept three times in four, then times 4/3.
   double out = 0;
   const double in = 3;
@@ -323,7 +326,7 @@ TEST_F(Semantics, StochasticDepthDrawsOncePerSample) {
     EXPECT_TRUE(out == 0 || std::fabs(out - 4) < 1e-6);
     kept += out != 0;
   }
-  EXPECT_NEAR(kept / 4000.0, 0.75, 0.03);   // more than four standard deviations
+  EXPECT_NEAR(kept / 4000.0, 0.75, 0.03);  // more than four standard deviations
 }
 
 TEST_F(Semantics, AFixedFilterIsPointedOut) {
@@ -335,7 +338,8 @@ TEST_F(Semantics, AFixedFilterIsPointedOut) {
 }
 
 TEST_F(Semantics, OtherFloatTypesAreReadAndKept) {
-  for (const int type : {onnx::TensorProto::FLOAT16, onnx::TensorProto::BFLOAT16, onnx::TensorProto::DOUBLE}) {
+  for (const int type :
+       {onnx::TensorProto::FLOAT16, onnx::TensorProto::BFLOAT16, onnx::TensorProto::DOUBLE}) {
     ModelMaker m(17, {-1, 2, 1, 1});
     auto& w = m.tensor("w.weight", {2, 2, 1, 1}, 0, 0);
     w.set_data_type(type);
@@ -344,7 +348,9 @@ TEST_F(Semantics, OtherFloatTypesAreReadAndKept) {
       for (const double v : {1.0, -2.0, 0.5, 1.0 / 3}) w.add_double_data(v);
     } else {
       const bool half = type == onnx::TensorProto::FLOAT16;
-      for (const int v : {half ? 0x3C00 : 0x3F80, half ? 0xC000 : 0xC000, half ? 0x3800 : 0x3F00, half ? 0x3555 : 0x3EAB}) w.add_int32_data(v);
+      for (const int v :
+           {half ? 0x3C00 : 0x3F80, half ? 0xC000 : 0xC000, half ? 0x3800 : 0x3F00, half ? 0x3555 : 0x3EAB})
+        w.add_int32_data(v);
     }
     m.node("Conv", {"x", "w.weight"}, {"y"});
     m.add_output("y", {-1, 2, 1, 1});
@@ -352,7 +358,8 @@ TEST_F(Semantics, OtherFloatTypesAreReadAndKept) {
     EXPECT_EQ(model.parameters[0][0], 1.0f);
     EXPECT_EQ(model.parameters[0][1], -2.0f);
     EXPECT_EQ(model.parameters[0][2], 0.5f);
-    EXPECT_NEAR(model.parameters[0][3], 1.0f / 3, type == onnx::TensorProto::BFLOAT16 ? 1e-3 : 1e-4);   // 8 and 11 bits
+    EXPECT_NEAR(model.parameters[0][3], 1.0f / 3,
+                type == onnx::TensorProto::BFLOAT16 ? 1e-3 : 1e-4);  // 8 and 11 bits
     export_model(model, model.parameters, {}, scratch_ / "same.onnx");
     EXPECT_EQ(m.model.SerializeAsString(), read_file(scratch_ / "same.onnx"));
     const std::vector<std::vector<float>> changed{{2, 3, 4, 5}};
@@ -434,7 +441,7 @@ TEST_F(Semantics, UnknownFieldsAndMetadataSurvive) {
   entry.set_key("author");
   entry.set_value("me");
   std::string bytes = m.model.SerializeAsString();
-  bytes += "\xC2\x3E\x03xyz";   // field 1000 of ModelProto, which nobody knows
+  bytes += "\xC2\x3E\x03xyz";  // field 1000 of ModelProto, which nobody knows
   write_file(scratch_ / "odd.onnx", bytes);
   const auto model = import_model(scratch_ / "odd.onnx");
   export_model(model, model.parameters, model.buffers, scratch_ / "out.onnx");
@@ -477,7 +484,8 @@ TEST_F(Semantics, ABatchOfOneIsStillABatch) {
 TEST_F(Semantics, OneDataInputThoughInitializersAreListed) {
   ModelMaker m = small_model();
   m.model.set_ir_version(3);
-  for (const auto& tensor : m.model.graph().initializer()) m.add_input(tensor.name(), {tensor.dims().begin(), tensor.dims().end()});
+  for (const auto& tensor : m.model.graph().initializer())
+    m.add_input(tensor.name(), {tensor.dims().begin(), tensor.dims().end()});
   EXPECT_EQ(import(m).input.name, "x");
 }
 

@@ -55,7 +55,8 @@ inline onnx::ModelProto parse(const std::string& path) {
 
 // The outputs in inference mode by the double-precision reference, in ONNX's NCHW order.
 inline std::map<std::string, std::vector<double>> reference_outputs(const ImportedModel& model,
-                                                                    const std::vector<double>& images, int64_t batch,
+                                                                    const std::vector<double>& images,
+                                                                    int64_t batch,
                                                                     bool channels_last = false) {
   Graph graph = with_batch(model.graph, batch);
   const TrainingSpec spec;
@@ -97,7 +98,7 @@ inline double worst_error(const std::vector<double>& y, const std::vector<double
   for (const double r : reference) largest = std::max(largest, std::fabs(r));
   for (size_t i = 0; i < y.size(); ++i) {
     const double error = std::fabs(y[i] - reference[i]) / largest;
-    if (!(error <= worst)) worst = error;   // NaN counts as worst
+    if (!(error <= worst)) worst = error;  // NaN counts as worst
   }
   return worst;
 }
@@ -114,9 +115,14 @@ class ModelMaker {
   onnx::ModelProto model;
 
   onnx::GraphProto& graph() { return *model.mutable_graph(); }
-  void add_input(const std::string& name, const std::vector<int64_t>& dims) { describe(*graph().add_input(), name, dims); }
-  void add_output(const std::string& name, const std::vector<int64_t>& dims) { describe(*graph().add_output(), name, dims); }
-  onnx::TensorProto& tensor(const std::string& name, const std::vector<int64_t>& dims, float start = 0.1f, float step = 0.01f) {
+  void add_input(const std::string& name, const std::vector<int64_t>& dims) {
+    describe(*graph().add_input(), name, dims);
+  }
+  void add_output(const std::string& name, const std::vector<int64_t>& dims) {
+    describe(*graph().add_output(), name, dims);
+  }
+  onnx::TensorProto& tensor(const std::string& name, const std::vector<int64_t>& dims, float start = 0.1f,
+                            float step = 0.01f) {
     auto& t = *graph().add_initializer();
     t.set_name(name);
     t.set_data_type(onnx::TensorProto::FLOAT);
@@ -141,7 +147,8 @@ class ModelMaker {
     for (const int64_t v : values) t.add_int64_data(v);
     return t;
   }
-  onnx::NodeProto& node(const std::string& op, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+  onnx::NodeProto& node(const std::string& op, const std::vector<std::string>& inputs,
+                        const std::vector<std::string>& outputs) {
     auto& n = *graph().add_node();
     n.set_op_type(op);
     n.set_name(op + "_" + outputs.at(0));
@@ -155,7 +162,8 @@ class ModelMaker {
   }
 
  private:
-  static void describe(onnx::ValueInfoProto& info, const std::string& name, const std::vector<int64_t>& dims) {
+  static void describe(onnx::ValueInfoProto& info, const std::string& name,
+                       const std::vector<int64_t>& dims) {
     info.set_name(name);
     auto& type = *info.mutable_type()->mutable_tensor_type();
     type.set_elem_type(onnx::TensorProto::FLOAT);
@@ -200,7 +208,8 @@ inline ModelMaker small_model() {
   m.tensor("fc.weight", {5, 64}, -0.2f);
   m.tensor("fc.bias", {5});
   set_ints(m.node("Conv", {"x", "conv.weight"}, {"c"}), "pads", {1, 1, 1, 1});
-  set_int(m.node("BatchNormalization", {"c", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"}, {"b", "bm", "bv"}),
+  set_int(m.node("BatchNormalization", {"c", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"},
+                 {"b", "bm", "bv"}),
           "training_mode", 1);
   m.node("Relu", {"b"}, {"r"});
   auto& pool = m.node("MaxPool", {"r"}, {"p"});

@@ -13,13 +13,16 @@ namespace {
 // weight, though no one learned it.
 void warn_of_fixed_filter(const NodeView& node, const OnnxValue& w, int64_t groups) {
   ImportContext& context = node.context;
-  if (groups < 2 || !w.is(Kind::weight) || w.map.extent(1) != 1 || !context.decide(w, WeightRole::weight).trained) return;
+  if (groups < 2 || !w.is(Kind::weight) || w.map.extent(1) != 1 ||
+      !context.decide(w, WeightRole::weight).trained)
+    return;
   const HostValue content = context.host(w);
   const int64_t each = content.elements() / content.dims[0];
   for (int64_t i = each; i < content.elements(); ++i)
     if (content.reals[size_t(i)] != content.reals[size_t(i % each)]) return;
-  context.warn(fmt::format("'{}' holds one kernel for all channels and is trained: if it is a fixed filter (blur), freeze it",
-                           node.proto.input(1)));
+  context.warn(fmt::format(
+      "'{}' holds one kernel for all channels and is trained: if it is a fixed filter (blur), freeze it",
+      node.proto.input(1)));
 }
 
 }  // namespace
@@ -41,7 +44,8 @@ void import_conv(const NodeView& node) {
   if (weight[1] * groups != channels)
     contradict("{} input channels, but weight {} with group {} takes {}", channels, to_text(weight), groups,
                weight[1] * groups);
-  if (weight[0] % groups != 0) contradict("{} output channels don't divide into {} groups", weight[0], groups);
+  if (weight[0] % groups != 0)
+    contradict("{} output channels don't divide into {} groups", weight[0], groups);
   const Dims kernel = node.integers("kernel_shape", {weight.begin() + 2, weight.end()});
   if (!std::equal(kernel.begin(), kernel.end(), weight.begin() + 2, weight.end()))
     contradict("kernel_shape {} and weight {} differ", to_text(kernel), to_text(weight));
@@ -69,7 +73,8 @@ void import_conv(const NodeView& node) {
   if (bias.is(Kind::tensor)) refuse("", "the bias is computed from the model's input");
   if (!bias.is(Kind::absent)) {
     if (bias.rank() != 1 || bias.map.extent(0) != weight[0])
-      contradict("weight {} needs a bias of shape [{}], it has {}", to_text(weight), weight[0], to_text(bias.dims()));
+      contradict("weight {} needs a bias of shape [{}], it has {}", to_text(weight), weight[0],
+                 to_text(bias.dims()));
     const HostValue content = context.host(bias);
     const std::string& name = node.proto.input(2);
     const bool renamed = is_generated_name(node.proto.input(1)) && w.is(Kind::weight);
@@ -91,19 +96,21 @@ void import_conv(const NodeView& node) {
 namespace {
 
 // y = alpha x w (+ bias): x's last axis `k` meets w's axis `wk`; w's other axis is the output.
-OnnxValue matrix_product(const NodeView& node, const OnnxValue& x, int k, const OnnxValue& w, int wk, float alpha,
-                         const OnnxValue* bias) {
+OnnxValue matrix_product(const NodeView& node, const OnnxValue& x, int k, const OnnxValue& w, int wk,
+                         float alpha, const OnnxValue* bias) {
   ImportContext& context = node.context;
   if (x.map.has_batch(k)) refuse("keep the batch as the first axis", "the batch axis is summed over");
   if (x.map.extent(k) != w.map.extent(wk))
-    contradict("{} input features, but the weight {} takes {}", x.map.extent(k), to_text(w.dims()), w.map.extent(wk));
+    contradict("{} input features, but the weight {} takes {}", x.map.extent(k), to_text(w.dims()),
+               w.map.extent(wk));
   if (product(w.map.atoms) == 0) contradict("the weight {} has no elements", to_text(w.dims()));
   const OnnxValue rows = context.arrange(x, context.with_tail(x, x.map.axes[size_t(k)]));
   AxisMap map = w.map;
   const std::vector<int> inner = ordered_like(x.map, k, map, wk);
   const std::vector<int> outer = map.axes[size_t(1 - wk)];
   std::vector<TensorId> inputs{rows.id};
-  inputs.push_back(context.parameter(w, map, Groups{outer, {}, {}, inner}, ParameterKind::weight, WeightRole::weight));
+  inputs.push_back(
+      context.parameter(w, map, Groups{outer, {}, {}, inner}, ParameterKind::weight, WeightRole::weight));
   if (bias) inputs.push_back(context.vector(*bias, ParameterKind::bias, WeightRole::bias));
   auto attributes = std::make_shared<GemmAttributes>();
   attributes->transpose_b = true;
@@ -142,9 +149,12 @@ OnnxValue add_scaled(ImportContext& context, const OnnxValue& y, const OnnxValue
   ImportContext::PointwiseOptions options;
   options.role = WeightRole::bias;
   options.kind = ParameterKind::bias;
-  return context.pointwise({y, c}, [beta](ExpressionBuilder& e, auto v) {
-    return e.add(v[0], beta == 1 ? v[1] : e.mul(v[1], e.constant(beta)));
-  }, options);
+  return context.pointwise(
+      {y, c},
+      [beta](ExpressionBuilder& e, auto v) {
+        return e.add(v[0], beta == 1 ? v[1] : e.mul(v[1], e.constant(beta)));
+      },
+      options);
 }
 
 }  // namespace
@@ -160,7 +170,8 @@ void import_gemm(const NodeView& node) {
   const int wk = node.integer("transB", 0) ? 1 : 0;
   if (a.map.has_batch(1)) refuse("keep the batch as the first axis", "the batch axis is summed over");
   if (a.map.extent(1) != b.map.extent(wk))
-    contradict("{} input features, but the weight {} takes {}", a.map.extent(1), to_text(b.dims()), b.map.extent(wk));
+    contradict("{} input features, but the weight {} takes {}", a.map.extent(1), to_text(b.dims()),
+               b.map.extent(wk));
   const double alpha = node.real("alpha", 1), beta = node.real("beta", 1);
   const OnnxValue& c = node.in(2);
   const int64_t outputs = b.map.extent(1 - wk);
@@ -185,7 +196,8 @@ void import_matmul(const NodeView& node) {
   OnnxValue matrix = w;
   while (matrix.rank() > 2 && matrix.map.extent(0) == 1) matrix.map.axes.erase(matrix.map.axes.begin());
   if (matrix.rank() != 2 || x.rank() < 2)
-    refuse("", "factors of shape {} and {}; the weight must be one matrix", to_text(x.dims()), to_text(w.dims()));
+    refuse("", "factors of shape {} and {}; the weight must be one matrix", to_text(x.dims()),
+           to_text(w.dims()));
   // A bias that follows alone is taken along.
   const std::string& result = node.proto.output(0);
   const int next = context.sole_consumer(result);

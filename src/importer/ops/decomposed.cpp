@@ -15,7 +15,8 @@ class Walker {
   // `readers` readers, none of them the model's output.
   int next(const std::string& value, const char* op, size_t readers) const {
     const auto found = context_.consumers.find(value);
-    if (found == context_.consumers.end() || found->second.size() != readers || context_.graph_outputs.count(value))
+    if (found == context_.consumers.end() || found->second.size() != readers ||
+        context_.graph_outputs.count(value))
       return -1;
     int result = -1;
     for (const int i : found->second) {
@@ -79,7 +80,8 @@ bool import_decomposed_layer_norm(const NodeView& mean) {
   if (pow < 0 || walk.at(pow).input(0) != centred) return false;
   if (!is_scalar(context, walk.at(pow).input(1), two) || two != 2) return false;
   const int variance = step(walk.at(pow).output(0), "ReduceMean", 1);
-  if (variance < 0 || tail_axis(NodeView(context, walk.at(variance), variance), x.rank()) != axis) return false;
+  if (variance < 0 || tail_axis(NodeView(context, walk.at(variance), variance), x.rank()) != axis)
+    return false;
   const int add = step(walk.at(variance).output(0), "Add", 1);
   if (add < 0 || !is_scalar(context, walk.other(add, walk.at(variance).output(0)), epsilon)) return false;
   const int root = step(walk.at(add).output(0), "Sqrt", 1);

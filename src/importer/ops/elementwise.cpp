@@ -13,7 +13,8 @@ namespace {
 using Builder = ExpressionBuilder;
 using Arguments = std::span<const ren::Value>;
 
-OnnxValue unary(ImportContext& context, const OnnxValue& x, const std::function<ren::Value(Builder&, ren::Value)>& f) {
+OnnxValue unary(ImportContext& context, const OnnxValue& x,
+                const std::function<ren::Value(Builder&, ren::Value)>& f) {
   return context.pointwise({x}, [&](Builder& e, Arguments v) { return f(e, v[0]); });
 }
 
@@ -40,9 +41,8 @@ void import_activation(const NodeView& node) {
   require(info != nullptr, "no activation {}", name);
   const double alpha = node.real("alpha", info->alpha);
   const double beta = node.real(name == "Selu" ? "gamma" : "beta", info->beta);
-  node.give(0, unary(node.context, x, [&](Builder& e, ren::Value v) {
-    return apply_activation(e, name, v, alpha, beta);
-  }));
+  node.give(0, unary(node.context, x,
+                     [&](Builder& e, ren::Value v) { return apply_activation(e, name, v, alpha, beta); }));
 }
 
 void import_prelu(const NodeView& node) {
@@ -51,9 +51,9 @@ void import_prelu(const NodeView& node) {
   ImportContext::PointwiseOptions options;
   options.role = WeightRole::slope;
   options.kind = ParameterKind::scale;
-  node.give(0, node.context.pointwise({node.in(0), node.required(1)}, [&](Builder& e, Arguments v) {
-    return e.inline_expression(form, v)[0];
-  }, options));
+  node.give(0, node.context.pointwise(
+                   {node.in(0), node.required(1)},
+                   [&](Builder& e, Arguments v) { return e.inline_expression(form, v)[0]; }, options));
 }
 
 void import_clip(const NodeView& node) {
@@ -73,9 +73,9 @@ void import_clip(const NodeView& node) {
   if (std::isinf(low) && std::isinf(high) && low < 0 && high > 0) return node.give(0, x);
   const Expression form = clip(low, high);
   node.give(0, unary(node.context, x, [&](Builder& e, ren::Value v) {
-    const ren::Value arguments[] = {v};
-    return e.inline_expression(form, arguments)[0];
-  }));
+              const ren::Value arguments[] = {v};
+              return e.inline_expression(form, arguments)[0];
+            }));
 }
 
 void import_arithmetic(const NodeView& node) {
@@ -89,22 +89,26 @@ void import_arithmetic(const NodeView& node) {
     if (!exponent.is_uniform()) refuse("", "the exponent has several values");
     const double p = exponent.at(0);
     return node.give(0, unary(node.context, node.tensor_in(0), [p](Builder& e, ren::Value v) {
-      if (p == 0.5) return e.apply(Prim::sqrt, v);
-      if (p == -0.5) return e.apply(Prim::rsqrt, v);
-      const double whole = std::fabs(p);
-      if (whole != std::floor(whole) || whole > 16 || whole == 0)
-        refuse("", "the exponent {} is not supported; whole numbers up to 16 and +-0.5 are", p);
-      ren::Value power = v;
-      for (int i = 1; i < int(whole); ++i) power = e.mul(power, v);
-      return p < 0 ? e.apply(Prim::reciprocal, power) : power;
-    }));
+                       if (p == 0.5) return e.apply(Prim::sqrt, v);
+                       if (p == -0.5) return e.apply(Prim::rsqrt, v);
+                       const double whole = std::fabs(p);
+                       if (whole != std::floor(whole) || whole > 16 || whole == 0)
+                         refuse("", "the exponent {} is not supported; whole numbers up to 16 and +-0.5 are",
+                                p);
+                       ren::Value power = v;
+                       for (int i = 1; i < int(whole); ++i) power = e.mul(power, v);
+                       return p < 0 ? e.apply(Prim::reciprocal, power) : power;
+                     }));
   }
-  node.give(0, node.context.pointwise(list, [&](Builder& e, Arguments v) {
-    if (op == "Add") return e.add(v[0], v[1]);
-    if (op == "Sub") return e.sub(v[0], v[1]);
-    if (op == "Mul") return e.mul(v[0], v[1]);
-    return e.div(v[0], v[1]);
-  }, options));
+  node.give(0, node.context.pointwise(
+                   list,
+                   [&](Builder& e, Arguments v) {
+                     if (op == "Add") return e.add(v[0], v[1]);
+                     if (op == "Sub") return e.sub(v[0], v[1]);
+                     if (op == "Mul") return e.mul(v[0], v[1]);
+                     return e.div(v[0], v[1]);
+                   },
+                   options));
 }
 
 // Sum, Mean, Min, Max of any number of operands.
@@ -114,15 +118,17 @@ void import_variadic(const NodeView& node) {
   node.give(0, node.context.pointwise(operands(node), [&](Builder& e, Arguments v) {
     ren::Value result = v[0];
     for (size_t i = 1; i < v.size(); ++i)
-      result = op == "Max" ? e.maximum(result, v[i]) : op == "Min" ? e.minimum(result, v[i]) : e.add(result, v[i]);
+      result = op == "Max"   ? e.maximum(result, v[i])
+               : op == "Min" ? e.minimum(result, v[i])
+                             : e.add(result, v[i]);
     return op == "Mean" ? e.mul(result, e.constant(1.0 / double(v.size()))) : result;
   }));
 }
 
 void import_unary(const NodeView& node) {
   node.give(0, unary(node.context, node.tensor_in(0), [](Builder& e, ren::Value v) {
-    return e.sub(e.constant(1), v);   // Not, on 0 and 1
-  }));
+              return e.sub(e.constant(1), v);  // Not, on 0 and 1
+            }));
   node.context.values[node.proto.output(0)].boolean = true;
 }
 
@@ -130,15 +136,18 @@ void import_compare(const NodeView& node) {
   const std::string& op = node.proto.op_type();
   ImportContext::PointwiseOptions options;
   options.boolean = true;
-  node.give(0, node.context.pointwise({node.required(0), node.required(1)}, [&](Builder& e, Arguments v) {
-    if (op == "Less") return e.less(v[0], v[1]);
-    if (op == "Greater") return e.less(v[1], v[0]);
-    if (op == "LessOrEqual") return e.apply(Prim::less_equal, v[0], v[1]);
-    if (op == "GreaterOrEqual") return e.apply(Prim::less_equal, v[1], v[0]);
-    if (op == "And") return e.mul(v[0], v[1]);
-    if (op == "Or") return e.maximum(v[0], v[1]);
-    return e.apply(Prim::equal, v[0], v[1]);
-  }, options));
+  node.give(0, node.context.pointwise(
+                   {node.required(0), node.required(1)},
+                   [&](Builder& e, Arguments v) {
+                     if (op == "Less") return e.less(v[0], v[1]);
+                     if (op == "Greater") return e.less(v[1], v[0]);
+                     if (op == "LessOrEqual") return e.apply(Prim::less_equal, v[0], v[1]);
+                     if (op == "GreaterOrEqual") return e.apply(Prim::less_equal, v[1], v[0]);
+                     if (op == "And") return e.mul(v[0], v[1]);
+                     if (op == "Or") return e.maximum(v[0], v[1]);
+                     return e.apply(Prim::equal, v[0], v[1]);
+                   },
+                   options));
 }
 
 void import_where(const NodeView& node) {
@@ -163,10 +172,14 @@ void import_dropout(const NodeView& node) {
   ImportContext::PointwiseOptions options;
   options.training_only = true;
   const uint32_t stream = uint32_t(context.random_streams++);
-  node.give(0, context.pointwise({x}, [&](Builder& e, Arguments v) {
-    const ren::Value kept = e.apply(Prim::less_equal, e.constant(ratio), e.uniform(stream, false));
-    return e.select(kept, e.mul(v[0], e.constant(1.0 / (1.0 - ratio))), e.constant(0));
-  }, options));
+  node.give(0, context.pointwise(
+                   {x},
+                   [&](Builder& e, Arguments v) {
+                     const ren::Value kept =
+                         e.apply(Prim::less_equal, e.constant(ratio), e.uniform(stream, false));
+                     return e.select(kept, e.mul(v[0], e.constant(1.0 / (1.0 - ratio))), e.constant(0));
+                   },
+                   options));
 }
 
 void import_softmax(const NodeView& node) {
@@ -183,8 +196,8 @@ void import_softmax(const NodeView& node) {
     if (atom == x.map.batch) refuse("", "normalises over the batch");
   if (context.graph_outputs.count(node.proto.output(0)) && !context.consumers.count(node.proto.output(0)) &&
       axis == 1 && int64_t(x.map.extent(1)) == x.map.extent_of(over)) {
-    context.note(fmt::format("the final {} '{}' is left off: the loss takes logits and contains it", node.proto.op_type(),
-                             node.name));
+    context.note(fmt::format("the final {} '{}' is left off: the loss takes logits and contains it",
+                             node.proto.op_type(), node.name));
     return node.give(0, x);
   }
   const OnnxValue rows = context.arrange(x, context.with_tail(x, over));

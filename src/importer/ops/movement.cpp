@@ -17,13 +17,15 @@ Axis engine_axis(const Assignment& assignment, int axis) {
   return d == 1 ? Axis::h : d == 2 ? Axis::w : Axis::c;
 }
 
-OnnxValue slice(ImportContext& context, const OnnxValue& x, int axis, int64_t begin, int64_t count, int64_t step) {
+OnnxValue slice(ImportContext& context, const OnnxValue& x, int axis, int64_t begin, int64_t count,
+                int64_t step) {
   if (begin == 0 && step == 1 && count == x.map.extent(axis)) return x;
   if (x.map.has_batch(axis)) refuse("keep samples apart", "takes a part of the batch");
   if (count < 1) contradict("takes {} elements of axis {} with {}", count, axis, x.map.extent(axis));
   const Assignment assignment = context.natural_assignment(x);
   const OnnxValue image = context.arrange(x, assignment);
-  const auto attributes = std::make_shared<SliceAttributes>(engine_axis(assignment, axis), begin, count, step);
+  const auto attributes =
+      std::make_shared<SliceAttributes>(engine_axis(assignment, axis), begin, count, step);
   return context.image(context.node(Op::slice, {image.id}, attributes)[0], assignment);
 }
 
@@ -42,7 +44,8 @@ void import_concat(const NodeView& node) {
     const OnnxValue& x = node.tensor_in(i);
     Dims a = first.dims(), b = x.dims();
     if (a.size() == b.size()) a[size_t(axis)] = b[size_t(axis)] = 0;
-    if (a != b) contradict("joins shapes {} and {} along axis {}", to_text(first.dims()), to_text(x.dims()), axis);
+    if (a != b)
+      contradict("joins shapes {} and {} along axis {}", to_text(first.dims()), to_text(x.dims()), axis);
     inputs.push_back(context.arrange(x, assignment).id);
   }
   const auto attributes = std::make_shared<ConcatAttributes>(engine_axis(assignment, axis));
@@ -134,7 +137,8 @@ void import_split_to_sequence(const NodeView& node) {
   if (!node.has(1)) refuse("", "splits into single elements");
   const HostValue wanted = node.host_in(1);
   const std::vector<int64_t> given = node.ints_in(1);
-  const std::vector<int64_t> sizes = wanted.dims.empty() ? equal_pieces(x.map.extent(axis), given.at(0)) : given;
+  const std::vector<int64_t> sizes =
+      wanted.dims.empty() ? equal_pieces(x.map.extent(axis), given.at(0)) : given;
   OnnxValue sequence;
   sequence.kind = Kind::sequence;
   sequence.items = pieces(node, sizes, axis);
@@ -170,11 +174,18 @@ void import_pad(const NodeView& node) {
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t before = pads[i], after = pads[axes.size() + i];
     if (before == 0 && after == 0) continue;
-    if (std::abs(before) > (1 << 20) || std::abs(after) > (1 << 20)) contradict("pads {} out of range", to_text(pads));
+    if (std::abs(before) > (1 << 20) || std::abs(after) > (1 << 20))
+      contradict("pads {} out of range", to_text(pads));
     switch (engine_axis(assignment, node.axis(axes[i], x.rank()))) {
-      case Axis::h: attributes->top = before, attributes->bottom = after; break;
-      case Axis::w: attributes->left = before, attributes->right = after; break;
-      default: attributes->c_before = before, attributes->c_after = after; break;
+      case Axis::h:
+        attributes->top = before, attributes->bottom = after;
+        break;
+      case Axis::w:
+        attributes->left = before, attributes->right = after;
+        break;
+      default:
+        attributes->c_before = before, attributes->c_after = after;
+        break;
     }
   }
   if (mode == "reflect") {
@@ -209,7 +220,9 @@ bool as_transpose(const HostValue& indices, AxisMap& map) {
   std::vector<int> order(rank);
   for (size_t a = 0; a < rank; ++a) order[a] = int(a);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    const auto key = [&](int axis) { return indices.dims[size_t(axis)] == 1 ? INT64_MAX : strides[size_t(axis)]; };
+    const auto key = [&](int axis) {
+      return indices.dims[size_t(axis)] == 1 ? INT64_MAX : strides[size_t(axis)];
+    };
     return key(a) > key(b);
   });
   Dims sorted;

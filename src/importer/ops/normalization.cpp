@@ -11,8 +11,8 @@ namespace ren::importer {
 namespace {
 
 // A per-channel vector for x's axis, in the order that x's channels have in memory.
-TensorId channel_vector(ImportContext& context, const OnnxValue& v, const AxisMap& x, int axis, ParameterKind kind,
-                        WeightRole role) {
+TensorId channel_vector(ImportContext& context, const OnnxValue& v, const AxisMap& x, int axis,
+                        ParameterKind kind, WeightRole role) {
   AxisMap map = v.map;
   const std::vector<int> order = ordered_like(x, axis, map, 0);
   return context.parameter(v, map, Groups{{{}, {}, {}, order}}, kind, role);
@@ -20,7 +20,8 @@ TensorId channel_vector(ImportContext& context, const OnnxValue& v, const AxisMa
 
 void check_vector(const NodeView& node, int input, const char* what, int64_t extent) {
   const OnnxValue& v = node.required(input);
-  if (!v.known()) refuse("", "{} is computed from the model's input (normalisation without running statistics)", what);
+  if (!v.known())
+    refuse("", "{} is computed from the model's input (normalisation without running statistics)", what);
   if (v.rank() != 1 || v.map.extent(0) != extent)
     contradict("{} channels need a {} of shape [{}], it has {}", extent, what, extent, to_text(v.dims()));
 }
@@ -41,9 +42,10 @@ float keep_of(const NodeView& node, bool training) {
   const double momentum = node.real("momentum", 0.9);
   if (!(momentum >= 0 && momentum <= 1)) contradict("momentum is {}", momentum);
   if (momentum < 1 || !training) return float(momentum);
-  node.context.warn(fmt::format(
-      "BatchNormalization nodes have momentum 1, with which running statistics never move; {} is used instead",
-      node.context.options.fallback_norm_keep));
+  node.context.warn(
+      fmt::format("BatchNormalization nodes have momentum 1, with which running statistics never move; {} is "
+                  "used instead",
+                  node.context.options.fallback_norm_keep));
   return node.context.options.fallback_norm_keep;
 }
 
@@ -74,12 +76,14 @@ void import_batch_normalization(const NodeView& node) {
   ImportContext& context = node.context;
   const OnnxValue& x = node.required(0);
   if (x.known())
-    refuse("fold the weights before exporting (parametrize.remove_parametrizations)",
-           "normalises a weight (weight standardisation); weights that are themselves computed are not trained");
+    refuse(
+        "fold the weights before exporting (parametrize.remove_parametrizations)",
+        "normalises a weight (weight standardisation); weights that are themselves computed are not trained");
   node.tensor_in(0);
   for (int i = 1; i < 5; ++i)
     if (!node.has(i))
-      refuse("export with track_running_stats=True", "input {} is empty; scale, bias, mean and variance are needed", i);
+      refuse("export with track_running_stats=True",
+             "input {} is empty; scale, bias, mean and variance are needed", i);
   if (x.rank() < 2) contradict("the input has shape {}", to_text(x.dims()));
   if (x.rank() > 4) refuse("", "the input has rank {}; up to 4 is supported", x.rank());
   if (x.map.has_batch(1)) refuse("keep the batch as the first axis", "the channel axis is the batch");
@@ -101,8 +105,10 @@ void import_batch_normalization(const NodeView& node) {
 
   const OnnxValue image = context.arrange(x, context.with_tail(x, x.map.axes[1]));
   std::vector<TensorId> inputs{image.id};
-  inputs.push_back(channel_vector(context, node.in(1), x.map, 1, ParameterKind::norm_scale, WeightRole::norm_scale));
-  inputs.push_back(channel_vector(context, node.in(2), x.map, 1, ParameterKind::norm_bias, WeightRole::norm_bias));
+  inputs.push_back(
+      channel_vector(context, node.in(1), x.map, 1, ParameterKind::norm_scale, WeightRole::norm_scale));
+  inputs.push_back(
+      channel_vector(context, node.in(2), x.map, 1, ParameterKind::norm_bias, WeightRole::norm_bias));
   const std::string key = module_key(node);
   const auto shared = context.shared_statistics.find(key);
   if (!key.empty() && shared != context.shared_statistics.end()) {
@@ -113,7 +119,8 @@ void import_batch_normalization(const NodeView& node) {
     for (int i = 0; i < 2; ++i) {
       AxisMap map = node.in(3 + i).map;
       const std::vector<int> order = ordered_like(x.map, 1, map, 0);
-      inputs.push_back(context.running_statistic(node.in(3 + i), map, order, node, 3 + i, stem_of(node) + names[i]));
+      inputs.push_back(
+          context.running_statistic(node.in(3 + i), map, order, node, 3 + i, stem_of(node) + names[i]));
     }
     if (!key.empty()) context.shared_statistics[key] = {inputs[3], inputs[4]};
   }
@@ -142,10 +149,11 @@ OnnxValue layer_normalise(const NodeView& node, const OnnxValue& x, int axis, co
     const char* what = is_scale ? "scale" : "bias";
     if (!v->known()) refuse("", "the {} is computed from the model's input", what);
     if (v->dims() != normalised)
-      contradict("normalises over {}, but the {} has shape {}", to_text(normalised), what, to_text(v->dims()));
+      contradict("normalises over {}, but the {} has shape {}", to_text(normalised), what,
+                 to_text(v->dims()));
     // The order that the normalised atoms have in x's memory.
     AxisMap map = v->map;
-    std::vector<std::pair<int, int>> places;   // x's atom, v's atom
+    std::vector<std::pair<int, int>> places;  // x's atom, v's atom
     for (int a = axis; a < x.rank(); ++a) ordered_like(x.map, a, map, a - axis);
     for (int a = axis; a < x.rank(); ++a)
       for (size_t k = 0; k < x.map.axes[size_t(a)].size(); ++k)
@@ -168,20 +176,22 @@ void import_layer_normalization(const NodeView& node) {
   const OnnxValue& x = node.tensor_in(0);
   const int axis = node.axis(node.integer("axis", -1), x.rank());
   if (node.wants(1) || node.wants(2)) refuse("", "the outputs mean and inverse deviation are used");
-  node.give(0, layer_normalise(node, x, axis, node.required(1), node.in(2), float(node.real("epsilon", 1e-5))));
+  node.give(0,
+            layer_normalise(node, x, axis, node.required(1), node.in(2), float(node.real("epsilon", 1e-5))));
 }
 
 namespace {
 
 struct Affine {
-  OnnxValue scale, bias;             // [G] or [C]
+  OnnxValue scale, bias;  // [G] or [C]
 };
 
 // True for the constant ones or zeros that exporters feed to a decomposed normalisation.
 bool is_neutral(ImportContext& context, const OnnxValue& v, double neutral, WeightRole role) {
   const HostValue content = context.host(v);
   if (!content.is_uniform() || content.at(0) != neutral) return false;
-  if (v.is(Kind::weight) && context.decide(v, role).trained && is_dotted_name(context.file.tensors[size_t(v.file_tensor)].name))
+  if (v.is(Kind::weight) && context.decide(v, role).trained &&
+      is_dotted_name(context.file.tensors[size_t(v.file_tensor)].name))
     return false;
   context.note_constant(v, "ones or zeros of a decomposed normalisation");
   return true;
@@ -196,25 +206,29 @@ OnnxValue scale_and_shift(ImportContext& context, OnnxValue y, const Affine& aff
   if (!is_neutral(context, affine.scale, 1, WeightRole::norm_scale)) {
     options.role = WeightRole::norm_scale;
     options.kind = ParameterKind::norm_scale;
-    y = context.pointwise({y, widen(affine.scale)}, [](ExpressionBuilder& e, auto v) { return e.mul(v[0], v[1]); }, options);
+    y = context.pointwise(
+        {y, widen(affine.scale)}, [](ExpressionBuilder& e, auto v) { return e.mul(v[0], v[1]); }, options);
   }
   if (!is_neutral(context, affine.bias, 0, WeightRole::norm_bias)) {
     options.role = WeightRole::norm_bias;
     options.kind = ParameterKind::norm_bias;
-    y = context.pointwise({y, widen(affine.bias)}, [](ExpressionBuilder& e, auto v) { return e.add(v[0], v[1]); }, options);
+    y = context.pointwise(
+        {y, widen(affine.bias)}, [](ExpressionBuilder& e, auto v) { return e.add(v[0], v[1]); }, options);
   }
   return y;
 }
 
 // Normalises over all axes but the batch and `group_atoms`.
-OnnxValue group_normalise(const NodeView& node, const OnnxValue& x, std::vector<int> group_atoms, float epsilon) {
+OnnxValue group_normalise(const NodeView& node, const OnnxValue& x, std::vector<int> group_atoms,
+                          float epsilon) {
   ImportContext& context = node.context;
   // C is made of the group's atoms and what follows them directly in memory.
   std::sort(group_atoms.begin(), group_atoms.end());
   std::vector<int> tail = group_atoms, rest;
   const int first = group_atoms.empty() ? int(x.map.atoms.size()) : group_atoms.front();
   for (int atom = 0; atom < int(x.map.atoms.size()); ++atom) {
-    if (atom == x.map.batch || std::find(group_atoms.begin(), group_atoms.end(), atom) != group_atoms.end()) continue;
+    if (atom == x.map.batch || std::find(group_atoms.begin(), group_atoms.end(), atom) != group_atoms.end())
+      continue;
     const bool inner = !group_atoms.empty() && atom > group_atoms.back();
     (inner && first > 0 ? tail : rest).push_back(atom);
   }
@@ -258,7 +272,8 @@ void import_group_normalization(const NodeView& node) {
   if (x.rank() < 3) contradict("the input has shape {}", to_text(x.dims()));
   if (x.map.batch_axis() != 0) refuse("keep the batch as the first axis", "the first axis isn't the batch");
   const int64_t channels = x.map.extent(1), groups = node.integer("num_groups", 0);
-  if (groups < 1 || channels % groups != 0) contradict("{} channels don't divide into {} groups", channels, groups);
+  if (groups < 1 || channels % groups != 0)
+    contradict("{} channels don't divide into {} groups", channels, groups);
   // Version 18 scales each group, version 21 each channel; exporters mixed them up, so the extent
   // decides where it can.
   const bool per_group = node.required(1).map.atoms != Dims{channels} && node.opset < 21;

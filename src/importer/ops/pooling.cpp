@@ -16,7 +16,8 @@ OnnxValue pool(const NodeView& node, Op op, bool average) {
   const int rank = x.rank();
   if (rank != 3 && rank != 4) refuse("", "the input has rank {}; 3 and 4 are supported", rank);
   const Dims kernel = node.integers("kernel_shape");
-  if (int(kernel.size()) != rank - 2) contradict("kernel_shape {} for an input of rank {}", to_text(kernel), rank);
+  if (int(kernel.size()) != rank - 2)
+    contradict("kernel_shape {} for an input of rank {}", to_text(kernel), rank);
   const OnnxValue image = context.arrange(x, channels_first(rank));
   const Shape shape = context.builder.graph().at(image.id).shape;
   const Window window = read_window(node, kernel, shape, true);
@@ -38,8 +39,8 @@ OnnxValue pool(const NodeView& node, Op op, bool average) {
 }
 
 // Sum, mean or maximum over some axes.
-OnnxValue reduce(ImportContext& context, const OnnxValue& x, const std::set<int>& axes, bool keep, ReduceKind kind,
-                 bool mean) {
+OnnxValue reduce(ImportContext& context, const OnnxValue& x, const std::set<int>& axes, bool keep,
+                 ReduceKind kind, bool mean) {
   std::vector<bool> gone(x.map.atoms.size(), false);
   int64_t count = 1;
   for (const int axis : axes) {

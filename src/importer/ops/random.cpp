@@ -26,7 +26,8 @@ OnnxValue changed(const OnnxValue& value, const std::function<void(Noise&)>& cha
 double number(ImportContext& context, const OnnxValue& value) {
   if (!value.known()) refuse("", "a random number is compared with an activation");
   const HostValue content = context.host(value);
-  if (!content.is_uniform() || content.depends_on_batch()) refuse("", "a random number is combined with several values");
+  if (!content.is_uniform() || content.depends_on_batch())
+    refuse("", "a random number is combined with several values");
   context.note_constant(value, "the rate of stochastic depth");
   return content.at(0);
 }
@@ -35,24 +36,30 @@ void apply(const NodeView& node, const OnnxValue& x, const OnnxValue& noise) {
   ImportContext& context = node.context;
   if (noise.noise->below < 0) refuse("", "multiplies with random numbers that no comparison made 0 or 1");
   const Dims dims = x.dims(), drawn = noise.dims();
-  bool one_a_sample = !drawn.empty() && drawn[0] == context.batch && x.map.batch_axis() == 0 && drawn.size() == dims.size();
+  bool one_a_sample =
+      !drawn.empty() && drawn[0] == context.batch && x.map.batch_axis() == 0 && drawn.size() == dims.size();
   for (size_t a = 1; a < drawn.size(); ++a) one_a_sample = one_a_sample && drawn[a] == 1;
   if (!one_a_sample && drawn != dims)
-    refuse("use StochasticDepth in mode 'row'", "draws numbers of shape {} for an activation of shape {}", to_text(drawn), to_text(dims));
+    refuse("use StochasticDepth in mode 'row'", "draws numbers of shape {} for an activation of shape {}",
+           to_text(drawn), to_text(dims));
   ImportContext::PointwiseOptions options;
   options.training_only = true;
   const Noise n = *noise.noise;
-  node.give(0, context.pointwise({x}, [&](ExpressionBuilder& e, auto v) {
-    const ren::Value kept = e.less(e.uniform(n.stream, one_a_sample), e.constant(n.below));
-    return e.select(kept, e.mul(v[0], e.constant(n.factor)), e.constant(0));
-  }, options));
+  node.give(0, context.pointwise(
+                   {x},
+                   [&](ExpressionBuilder& e, auto v) {
+                     const ren::Value kept = e.less(e.uniform(n.stream, one_a_sample), e.constant(n.below));
+                     return e.select(kept, e.mul(v[0], e.constant(n.factor)), e.constant(0));
+                   },
+                   options));
 }
 
 }  // namespace
 
 void import_random_uniform_like(const NodeView& node) {
   const OnnxValue& like = node.required(0);
-  if (node.real("low", 0) != 0 || node.real("high", 1) != 1) refuse("", "numbers other than 0 to 1 are drawn");
+  if (node.real("low", 0) != 0 || node.real("high", 1) != 1)
+    refuse("", "numbers other than 0 to 1 are drawn");
   Noise noise;
   noise.stream = uint32_t(node.context.random_streams++);
   node.give(0, make_noise(like.dims(), noise));

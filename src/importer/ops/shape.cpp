@@ -24,7 +24,8 @@ void give_reshaped(const NodeView& node, OnnxValue x, const Dims& target) {
     flat.axes = {{0}, {1}};
     x.map = flat;
     if (!x.map.reshape(target))
-      refuse("export with a dynamic batch", "reshapes {} to {}, which mixes samples", to_text(node.in(0).dims()), to_text(target));
+      refuse("export with a dynamic batch", "reshapes {} to {}, which mixes samples",
+             to_text(node.in(0).dims()), to_text(target));
   }
   node.give(0, x);
 }
@@ -76,7 +77,9 @@ void import_flatten(const NodeView& node) {
   if (axis < -x.rank() || axis > x.rank()) contradict("axis {} of a tensor of rank {}", axis, x.rank());
   if (axis < 0) axis += x.rank();
   const Dims dims = x.dims();
-  give_reshaped(node, x, {product(std::span(dims).first(size_t(axis))), product(std::span(dims).subspan(size_t(axis)))});
+  give_reshaped(
+      node, x,
+      {product(std::span(dims).first(size_t(axis))), product(std::span(dims).subspan(size_t(axis)))});
 }
 
 void import_squeeze(const NodeView& node) {
@@ -113,8 +116,7 @@ void import_unsqueeze(const NodeView& node) {
   }
   std::vector<std::vector<int>> axes;
   size_t next = 0;
-  for (int a = 0; a < rank; ++a)
-    axes.push_back(fresh[size_t(a)] ? std::vector<int>{} : x.map.axes[next++]);
+  for (int a = 0; a < rank; ++a) axes.push_back(fresh[size_t(a)] ? std::vector<int>{} : x.map.axes[next++]);
   x.map.axes = std::move(axes);
   node.give(0, x);
 }
@@ -164,7 +166,8 @@ void import_expand(const NodeView& node) {
     const int64_t wanted = shape.ints[shape.ints.size() - 1 - i];
     const int64_t own = i < dims.size() ? dims[dims.size() - 1 - i] : 1;
     if (wanted != 1 && wanted != own)
-      refuse("rely on broadcasting instead of expand", "expands {} to {}", to_text(dims), to_text(shape.ints));
+      refuse("rely on broadcasting instead of expand", "expands {} to {}", to_text(dims),
+             to_text(shape.ints));
   }
   OnnxValue y = x;
   for (size_t i = 0; i < shift; ++i) y.map.axes.insert(y.map.axes.begin(), std::vector<int>{});
@@ -186,10 +189,12 @@ void import_constant(const NodeView& node) {
   if (name == "value_int") {
     node.give(0, ImportContext::make_host(HostValue::scalar(attribute.i())));
   } else if (name == "value_ints") {
-    node.give(0, ImportContext::make_host(HostValue::integers({attribute.ints().begin(), attribute.ints().end()})));
+    node.give(
+        0, ImportContext::make_host(HostValue::integers({attribute.ints().begin(), attribute.ints().end()})));
   } else if (name == "value") {
     const auto& tensor = attribute.t();
-    if (!is_integer_type(tensor.data_type())) refuse("", "a constant of type {}", type_name(tensor.data_type()));
+    if (!is_integer_type(tensor.data_type()))
+      refuse("", "a constant of type {}", type_name(tensor.data_type()));
     HostValue value;
     value.element = tensor.data_type() == onnx::TensorProto::BOOL ? Element::boolean : Element::integer;
     value.dims = {tensor.dims().begin(), tensor.dims().end()};
