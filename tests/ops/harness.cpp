@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/base/threads.h"
 #include "harness.h"
 
 #include <fmt/format.h>
