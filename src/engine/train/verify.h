@@ -14,15 +14,15 @@ namespace ren {
 // A model as a golden file speaks of it: by the file's tensor names, in the file's layout.
 struct VerifyModel {
   ModelState state;
-  std::string input;                                       // the graph input's name
-  std::vector<std::string> parameters, buffers;            // by Graph::parameters and Graph::buffers
+  std::string input;                             // the graph input's name
+  std::vector<std::string> parameters, buffers;  // by Graph::parameters and Graph::buffers
   using ToFile = std::function<std::vector<float>(int32_t index, const std::vector<float>& engine)>;
   ToFile parameter_to_file, buffer_to_file;
 };
 
 struct VerifyOptions {
   Precision precision = Precision::fp32;
-  double tolerance = 0;            // 0: default_tolerance(precision)
+  double tolerance = 0;  // 0: default_tolerance(precision)
   const Backend* backend = nullptr;
   int device_index = 0;
 };
@@ -38,10 +38,10 @@ const char* name_of(VerifyGroup group);
 // The largest difference within one golden tensor, and what it may be.
 struct Comparison {
   VerifyGroup group = VerifyGroup::output;
-  std::string tensor;              // its name in the golden file
+  std::string tensor;  // its name in the golden file
   double error = 0, bound = 0;
   double ratio() const { return bound > 0 ? error / bound : error; }
-  bool passes() const { return error <= bound; }           // false for NaN
+  bool passes() const { return error <= bound; }  // false for NaN
 };
 
 struct VerifyResult {
@@ -50,7 +50,7 @@ struct VerifyResult {
   double tolerance = 0;
   std::vector<Comparison> comparisons;
   std::vector<std::string> notes;
-  double loss_scale = 1;           // that was used (16 bits)
+  double loss_scale = 1;  // that was used (16 bits)
 
   bool passed() const;
   std::string text() const;
@@ -63,6 +63,7 @@ std::vector<std::string> golden_parameters(const SafeTensorsFile& golden);
 // Replays what PyTorch recorded - inference with the initial values, three training steps - and
 // compares every tensor of the golden file. Throws Error with all reasons when the file is not a
 // golden of this model.
-VerifyResult verify_golden(const VerifyModel& model, const SafeTensorsFile& golden, const VerifyOptions& options);
+VerifyResult verify_golden(const VerifyModel& model, const SafeTensorsFile& golden,
+                           const VerifyOptions& options);
 
 }  // namespace ren
