@@ -39,7 +39,8 @@ int whole(std::string_view text, std::string_view item) {
 }
 
 void set_mode(Augmentation& a, Mode mode, bool& chosen, std::string_view item) {
-  if (chosen) fail(StatusCode::invalid_argument, "augmentation '{}': only one way to crop can be given", item);
+  if (chosen)
+    fail(StatusCode::invalid_argument, "augmentation '{}': only one way to crop can be given", item);
   chosen = true;
   a.mode = mode;
 }
@@ -55,7 +56,8 @@ Augmentation parse_augmentation(const std::string& text, int height, int width) 
     const std::string_view name = item.substr(0, colon);
     const bool has_value = colon != std::string_view::npos;
     const std::string_view value = has_value ? item.substr(colon + 1) : std::string_view();
-    const bool alone = name == "none" || name == "auto" || name == "exact" || name == "bilinear" || name == "bicubic";
+    const bool alone =
+        name == "none" || name == "auto" || name == "exact" || name == "bilinear" || name == "bicubic";
     if (alone && has_value) fail(StatusCode::invalid_argument, "augmentation '{}' takes no value", item);
     if (name == "none" || name == "auto") {
       if (parts.size() > 1) fail(StatusCode::invalid_argument, "augmentation '{}' stands alone", name);
@@ -75,14 +77,16 @@ Augmentation parse_augmentation(const std::string& text, int height, int width) 
       set_mode(a, Mode::random_resized_crop, has_mode, item);
       const auto range = split(value, '-');
       if (has_value) a.min_scale = number(range[0], item);
-      if (range.size() > 2) fail(StatusCode::invalid_argument, "augmentation '{}' takes MIN or MIN-MAX", item);
+      if (range.size() > 2)
+        fail(StatusCode::invalid_argument, "augmentation '{}' takes MIN or MIN-MAX", item);
       if (range.size() == 2) a.max_scale = number(range[1], item);
     } else if (name == "bilinear" || name == "bicubic") {
       a.filter = name == "bilinear" ? data::Filter::bilinear : data::Filter::bicubic;
     } else {
       fail(StatusCode::invalid_argument,
            "augmentation '{}' is not known; there are none, auto, exact, flip[:P], pad-crop[:PIXELS], "
-           "random-resized-crop[:MIN[-MAX]], center-crop[:SHORT], bilinear, bicubic", item);
+           "random-resized-crop[:MIN[-MAX]], center-crop[:SHORT], bilinear, bicubic",
+           item);
     }
   }
   a.validate();

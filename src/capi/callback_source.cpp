@@ -56,7 +56,8 @@ class CallbackSource final : public BatchSource {
     if (fn_(user_, epoch_, view.first_sample, view.count, filled, slot.labels) != 0)
       fail(StatusCode::cancelled, "the callback that makes batches asked to stop");
     if (planar)
-      nchw_to_nhwc(filled, slot.images, view.count, description_.channels, description_.height * description_.width, element);
+      nchw_to_nhwc(filled, slot.images, view.count, description_.channels,
+                   description_.height * description_.width, element);
     view.images = slot.images;
     view.labels = slot.labels;
     ++batch_;
@@ -76,9 +77,11 @@ class CallbackSource final : public BatchSource {
   }
 
   void allocate(Slot& slot) {
-    if (slot.images == nullptr) slot.images = allocator_->allocate(values() * size_of(description_.image_type));
+    if (slot.images == nullptr)
+      slot.images = allocator_->allocate(values() * size_of(description_.image_type));
     if (slot.labels == nullptr)
-      slot.labels = static_cast<int32_t*>(allocator_->allocate(size_t(description_.batch * labels_per_sample_) * sizeof(int32_t)));
+      slot.labels = static_cast<int32_t*>(
+          allocator_->allocate(size_t(description_.batch * labels_per_sample_) * sizeof(int32_t)));
   }
 
   void release(Slot& slot) noexcept {
@@ -102,7 +105,7 @@ class CallbackSource final : public BatchSource {
   std::atomic<bool> stopped_{false};
 };
 
-constexpr int64_t kLargest = int64_t{1} << 40;   // values in a batch; keeps products from overflowing
+constexpr int64_t kLargest = int64_t{1} << 40;  // values in a batch; keeps products from overflowing
 
 }  // namespace
 

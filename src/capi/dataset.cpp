@@ -8,7 +8,8 @@ const data::Split& find_split(const data::Dataset& dataset, const std::string& n
   if (name == "train") return dataset.train();
   if (name == "val" && dataset.has_validation()) return *dataset.validation();
   std::string names;
-  for (const data::Split& s : dataset.splits) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", s.name);
+  for (const data::Split& s : dataset.splits)
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", s.name);
   fail(StatusCode::not_found, "the data set '{}' has no split '{}'; it has {}", dataset.uri, name, names);
 }
 
@@ -54,7 +55,8 @@ int32_t ren_dataset_class_count(const ren_dataset* dataset, int64_t* count) {
   });
 }
 
-int32_t ren_dataset_class_name(const ren_dataset* dataset, int64_t index, char* buffer, size_t capacity, size_t* needed) {
+int32_t ren_dataset_class_name(const ren_dataset* dataset, int64_t index, char* buffer, size_t capacity,
+                               size_t* needed) {
   return guard([&] {
     const auto& classes = state_of(dataset, "dataset")->classes;
     check_index(index, classes.size(), "class");
@@ -71,7 +73,8 @@ int32_t ren_dataset_size(const ren_dataset* dataset, const char* split, int64_t*
   });
 }
 
-int32_t ren_dataset_path(const ren_dataset* dataset, const char* split, int64_t index, char* buffer, size_t capacity, size_t* needed) {
+int32_t ren_dataset_path(const ren_dataset* dataset, const char* split, int64_t index, char* buffer,
+                         size_t capacity, size_t* needed) {
   return guard([&] {
     const data::Split& found = find_split(*state_of(dataset, "dataset"), text_of(split, "split"));
     check_index(index, size_t(found.size()), "picture");
@@ -94,7 +97,8 @@ int32_t ren_dataset_warning_count(const ren_dataset* dataset, int64_t* count) {
   });
 }
 
-int32_t ren_dataset_warning(const ren_dataset* dataset, int64_t index, char* buffer, size_t capacity, size_t* needed) {
+int32_t ren_dataset_warning(const ren_dataset* dataset, int64_t index, char* buffer, size_t capacity,
+                            size_t* needed) {
   return guard([&] {
     const auto& warnings = state_of(dataset, "dataset")->warnings;
     check_index(index, warnings.size(), "warning");

@@ -32,7 +32,7 @@ double gigabytes(const std::string& kilobytes) {
 }
 
 struct Finding {
-  std::string device, name, problem;   // either a name or what is missing
+  std::string device, name, problem;  // either a name or what is missing
   double free_gigabytes = 0;
 };
 
@@ -60,12 +60,15 @@ Report examine() {
   const double available = gigabytes(proc_value("/proc/meminfo", "MemAvailable"));
 
   Report report;
-  nlohmann::json json = {{"event", "doctor"}, {"version", ren_version()}, {"abi", ren_abi_version()},
-                         {"processor", processor}, {"instructions", known}, {"threads", hardware_threads()},
-                         {"memory_gb", total}, {"memory_available_gb", available}};
-  report.text = fmt::format("renaissance  {} (ABI {})\nprocessor    {}, {} threads{}{}\nmemory       {:.1f} GB, {:.1f} GB available\n",
-                            ren_version(), ren_abi_version(), processor.empty() ? "unknown" : processor, hardware_threads(),
-                            known.empty() ? "" : "; ", fmt::join(known, " "), total, available);
+  nlohmann::json json = {{"event", "doctor"},        {"version", ren_version()},
+                         {"abi", ren_abi_version()}, {"processor", processor},
+                         {"instructions", known},    {"threads", hardware_threads()},
+                         {"memory_gb", total},       {"memory_available_gb", available}};
+  report.text = fmt::format(
+      "renaissance  {} (ABI {})\nprocessor    {}, {} threads{}{}\nmemory       {:.1f} GB, {:.1f} GB "
+      "available\n",
+      ren_version(), ren_abi_version(), processor.empty() ? "unknown" : processor, hardware_threads(),
+      known.empty() ? "" : "; ", fmt::join(known, " "), total, available);
   json["devices"] = nlohmann::json::array();
   std::vector<std::string> devices = {"cpu", "cuda:0"};
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -73,8 +76,11 @@ Report examine() {
     const std::string shown = f.problem.empty() ? fmt::format("{}, {:.1f} GB free", f.name, f.free_gigabytes)
                                                 : "not usable: " + f.problem;
     report.text += fmt::format("{:<12} {}\n", f.device, shown);
-    json["devices"].push_back({{"device", f.device}, {"usable", f.problem.empty()}, {"name", f.name},
-                               {"problem", f.problem}, {"free_gb", f.free_gigabytes}});
+    json["devices"].push_back({{"device", f.device},
+                               {"usable", f.problem.empty()},
+                               {"name", f.name},
+                               {"problem", f.problem},
+                               {"free_gb", f.free_gigabytes}});
     // GPUs are numbered without gaps; the first one that isn't there ends the list.
     if (f.problem.empty() && i > 0 && i < 64) {
       const std::string next = fmt::format("cuda:{}", i);

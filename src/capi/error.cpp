@@ -10,7 +10,9 @@ namespace {
 // Length of the UTF-8 sequence at `at`, or 0 when it is not one.
 size_t utf8_length(const std::string& text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
-  const auto follows = [&](size_t i, uint8_t low = 0x80, uint8_t high = 0xBF) { return byte(i) >= low && byte(i) <= high; };
+  const auto follows = [&](size_t i, uint8_t low = 0x80, uint8_t high = 0xBF) {
+    return byte(i) >= low && byte(i) <= high;
+  };
   const uint8_t lead = byte(at);
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead <= 0xDF) return follows(at + 1) ? 2 : 0;
@@ -45,7 +47,7 @@ std::string as_utf8(const std::string& text) {
 struct LastError {
   int32_t code = REN_OK;
   std::string message, op, node;
-  const char* fixed = nullptr;   // a text that needed no memory, when there was none
+  const char* fixed = nullptr;  // a text that needed no memory, when there was none
 
   void set(int32_t status, const char* text, const std::string& op_name, const std::string& node_name) {
     message = as_utf8(text);
@@ -119,7 +121,8 @@ void give_floats(const float* values, size_t count, float* buffer, size_t capaci
   if (buffer == nullptr && capacity == 0 && needed != nullptr) return;
   not_null(buffer, "the buffer");
   if (capacity < count)
-    fail(StatusCode::invalid_argument, "the buffer has room for {} values, the tensor has {}", capacity, count);
+    fail(StatusCode::invalid_argument, "the buffer has room for {} values, the tensor has {}", capacity,
+         count);
   if (count > 0) std::memcpy(buffer, values, count * sizeof(float));
 }
 

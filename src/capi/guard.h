@@ -38,7 +38,7 @@ int32_t guard(Body&& body) noexcept {
 // A handle owns a share of its state, and so does whatever was made from it.
 template <typename State, uint64_t kMagic>
 struct Handle {
-  uint64_t magic = kMagic;   // another kind of handle, passed by mistake, has another
+  uint64_t magic = kMagic;  // another kind of handle, passed by mistake, has another
   std::shared_ptr<State> state;
 
   bool is_valid() const { return magic == kMagic && state != nullptr; }
@@ -51,7 +51,8 @@ struct Handle {
 template <typename H>
 auto& state_of(H* handle, const char* what) {
   if (handle == nullptr) fail(StatusCode::invalid_argument, "the {} handle is NULL", what);
-  if (!handle->is_valid()) fail(StatusCode::invalid_argument, "this is not a {} handle, or it was destroyed", what);
+  if (!handle->is_valid())
+    fail(StatusCode::invalid_argument, "this is not a {} handle, or it was destroyed", what);
   return handle->state;
 }
 
@@ -76,15 +77,16 @@ T* not_null(T* pointer, const char* what) {
 
 // ---- Structs with a size -----------------------------------------------------------------
 
-constexpr uint32_t kLargestStruct = 1 << 16;   // a size beyond it was never set
+constexpr uint32_t kLargestStruct = 1 << 16;  // a size beyond it was never set
 
 template <typename T>
-constexpr uint32_t first_size = sizeof(T);     // in the first version of the ABI; fixed when T grows
+constexpr uint32_t first_size = sizeof(T);  // in the first version of the ABI; fixed when T grows
 
 template <typename T>
 void check_size(const T* given, const char* what) {
   if (given->struct_size < first_size<T> || given->struct_size > kLargestStruct)
-    fail(StatusCode::invalid_argument, "{}.struct_size is {}: begin with its _INIT macro", what, given->struct_size);
+    fail(StatusCode::invalid_argument, "{}.struct_size is {}: begin with its _INIT macro", what,
+         given->struct_size);
 }
 
 // The caller's options, or all defaults. What an older caller lacks is zero; what a newer one
@@ -125,12 +127,12 @@ void give_result(T* out, const T& value) {
 
 // ---- Text and arrays ---------------------------------------------------------------------
 
-std::string text_of(const char* given, const char* what);   // throws on NULL and ""
-std::string text_or(const char* given, const char* fallback, const char* what);   // NULL gives the fallback
+std::string text_of(const char* given, const char* what);                        // throws on NULL and ""
+std::string text_or(const char* given, const char* fallback, const char* what);  // NULL gives the fallback
 void give_text(const std::string& text, char* buffer, size_t capacity, size_t* needed);
 void give_floats(const float* values, size_t count, float* buffer, size_t capacity, size_t* needed);
 void check_index(int64_t index, size_t count, const char* what);
-void check_flag(int32_t value, const char* what);                  // 0 or 1
+void check_flag(int32_t value, const char* what);  // 0 or 1
 std::vector<std::string> texts_of(const char* const* given, size_t count, const char* what);
 
 }  // namespace ren::capi

@@ -14,7 +14,8 @@ void transpose(const T* source, T* target, int64_t n, int64_t rows, int64_t colu
 
 }  // namespace
 
-void nchw_to_nhwc(const void* source, void* target, int64_t n, int64_t c, int64_t pixels, size_t element_bytes) {
+void nchw_to_nhwc(const void* source, void* target, int64_t n, int64_t c, int64_t pixels,
+                  size_t element_bytes) {
   if (element_bytes == 1) {
     transpose(static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target), n, c, pixels);
   } else {

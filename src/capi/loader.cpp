@@ -27,7 +27,9 @@ void LoaderState::start_epoch(int64_t epoch, int64_t first_batch) {
   source_->start_epoch(epoch, first_batch);
 }
 
-data::LoaderReport LoaderState::report() const { return pictures_ != nullptr ? pictures_->report() : data::LoaderReport{}; }
+data::LoaderReport LoaderState::report() const {
+  return pictures_ != nullptr ? pictures_->report() : data::LoaderReport{};
+}
 
 namespace {
 
@@ -38,22 +40,26 @@ Enum one_of(int32_t value, Enum last, const char* what) {
 }
 
 data::BadFiles bad_files_of(int32_t value) {
-  static_assert(int(data::BadFiles::fail) == REN_BAD_FILES_FAIL && int(data::BadFiles::skip) == REN_BAD_FILES_SKIP &&
+  static_assert(int(data::BadFiles::fail) == REN_BAD_FILES_FAIL &&
+                int(data::BadFiles::skip) == REN_BAD_FILES_SKIP &&
                 int(data::BadFiles::replace) == REN_BAD_FILES_REPLACE);
   return one_of(value, data::BadFiles::replace, "bad_files");
 }
 
 data::LastBatch last_batch_of(int32_t value) {
-  static_assert(int(data::LastBatch::keep) == REN_LAST_BATCH_KEEP && int(data::LastBatch::drop) == REN_LAST_BATCH_DROP &&
+  static_assert(int(data::LastBatch::keep) == REN_LAST_BATCH_KEEP &&
+                int(data::LastBatch::drop) == REN_LAST_BATCH_DROP &&
                 int(data::LastBatch::exact) == REN_LAST_BATCH_EXACT);
   return one_of(value, data::LastBatch::exact, "last_batch");
 }
 
 data::LoaderOptions loader_options(const ren_loader_options& o) {
   check_flag(o.shuffle, "shuffle");
-  const std::pair<int64_t, const char*> sizes[] = {{o.channels, "channels"}, {o.height, "height"}, {o.width, "width"}};
+  const std::pair<int64_t, const char*> sizes[] = {
+      {o.channels, "channels"}, {o.height, "height"}, {o.width, "width"}};
   for (const auto& [value, name] : sizes)
-    if (value < 1 || value > 65536) fail(StatusCode::invalid_argument, "{} is {}: it has to be the model's", name, value);
+    if (value < 1 || value > 65536)
+      fail(StatusCode::invalid_argument, "{} is {}: it has to be the model's", name, value);
   if (o.batch < 0) fail(StatusCode::invalid_argument, "batch is {}", o.batch);
   if (o.cache_bytes < -1) fail(StatusCode::invalid_argument, "cache_bytes is {}", o.cache_bytes);
   data::LoaderOptions out;
@@ -61,7 +67,8 @@ data::LoaderOptions loader_options(const ren_loader_options& o) {
   out.channels = o.channels;
   out.height = o.height;
   out.width = o.width;
-  out.augmentation = parse_augmentation(text_or(o.augmentation, "none", "augmentation"), int(o.height), int(o.width));
+  out.augmentation =
+      parse_augmentation(text_or(o.augmentation, "none", "augmentation"), int(o.height), int(o.width));
   out.shuffle = o.shuffle != 0;
   out.seed = o.seed;
   out.last_batch = last_batch_of(o.last_batch);
@@ -75,12 +82,15 @@ data::LoaderOptions loader_options(const ren_loader_options& o) {
 Report bad_files_report(const data::LoaderReport& r) {
   Report report;
   for (const std::string& message : r.bad) report.text += fmt::format("bad: {}\n", message);
-  if (r.bad_files > int64_t(r.bad.size())) report.text += fmt::format("bad: {} more\n", r.bad_files - int64_t(r.bad.size()));
-  for (const std::string& path : r.damaged) report.text += fmt::format("damaged, used as far as it could be decoded: {}\n", path);
+  if (r.bad_files > int64_t(r.bad.size()))
+    report.text += fmt::format("bad: {} more\n", r.bad_files - int64_t(r.bad.size()));
+  for (const std::string& path : r.damaged)
+    report.text += fmt::format("damaged, used as far as it could be decoded: {}\n", path);
   if (r.damaged_files > int64_t(r.damaged.size()))
     report.text += fmt::format("damaged: {} more\n", r.damaged_files - int64_t(r.damaged.size()));
-  const nlohmann::json json = {{"bad_files", r.bad_files}, {"bad", r.bad}, {"damaged_files", r.damaged_files},
-                               {"damaged", r.damaged}, {"cached_images", r.cached_images}, {"cached_bytes", r.cached_bytes}};
+  const nlohmann::json json = {{"bad_files", r.bad_files},         {"bad", r.bad},
+                               {"damaged_files", r.damaged_files}, {"damaged", r.damaged},
+                               {"cached_images", r.cached_images}, {"cached_bytes", r.cached_bytes}};
   report.json = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return report;
 }
@@ -93,19 +103,24 @@ using namespace ren::capi;
 
 extern "C" {
 
-int32_t ren_loader_create(const ren_dataset* dataset, const char* split, const ren_loader_options* given, ren_loader** out) {
+int32_t ren_loader_create(const ren_dataset* dataset, const char* split, const ren_loader_options* given,
+                          ren_loader** out) {
   return guard([&] {
     const auto& set = state_of(dataset, "dataset");
     const std::string name = text_of(split, "split");
-    const ren_loader_options options = read_options(not_null(given, "ren_loader_options"), "ren_loader_options");
+    const ren_loader_options options =
+        read_options(not_null(given, "ren_loader_options"), "ren_loader_options");
     not_null(out, "loader");
-    give_handle(out, std::make_shared<LoaderState>(data::make_loader(find_split(*set, name), loader_options(options))));
+    give_handle(out, std::make_shared<LoaderState>(
+                         data::make_loader(find_split(*set, name), loader_options(options))));
   });
 }
 
-int32_t ren_loader_create_from_callback(const ren_source_options* given, ren_loader** out, ren_fill_fn fn, void* user) {
+int32_t ren_loader_create_from_callback(const ren_source_options* given, ren_loader** out, ren_fill_fn fn,
+                                        void* user) {
   return guard([&] {
-    const ren_source_options options = read_options(not_null(given, "ren_source_options"), "ren_source_options");
+    const ren_source_options options =
+        read_options(not_null(given, "ren_source_options"), "ren_source_options");
     not_null(out, "loader");
     give_handle(out, std::make_shared<LoaderState>(make_callback_source(options, fn, user),
                                                    std::max<int64_t>(1, options.labels_per_sample)));

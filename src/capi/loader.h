@@ -30,9 +30,9 @@ class LoaderState final : public BatchSource {
   data::LoaderReport report() const;
 
  private:
-  std::shared_ptr<void> owner_, offered_owner_;   // before source_: outlives its slots
+  std::shared_ptr<void> owner_, offered_owner_;  // before source_: outlives its slots
   std::unique_ptr<BatchSource> source_;
-  const data::Loader* pictures_ = nullptr;        // source_, when it reads pictures
+  const data::Loader* pictures_ = nullptr;  // source_, when it reads pictures
   int64_t labels_per_sample_ = 1;
   bool started_ = false;
 };

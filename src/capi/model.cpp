@@ -38,7 +38,8 @@ int32_t find_layout(const std::vector<Layout>& layouts, const std::string& name)
 void no_such_tensor(const Model& model, const std::string& name, const char* kind) {
   for (const ParameterInfo& t : model.imported.tensors)
     if (t.name == name)
-      fail(StatusCode::invalid_argument, "tensor '{}' is a {} here, not a {}", name, importer::name_of(t.role), kind);
+      fail(StatusCode::invalid_argument, "tensor '{}' is a {} here, not a {}", name,
+           importer::name_of(t.role), kind);
   fail(StatusCode::not_found, "the model has no {} '{}'", kind, name);
 }
 
@@ -50,12 +51,14 @@ importer::ExportOptions export_options(const ren_export_options& options) {
   check_flag(options.inference_form, "inference_form");
   check_flag(options.use_ema, "use_ema");
   if (options.metadata_count % 2 != 0)
-    fail(StatusCode::invalid_argument, "metadata_count is {}: it counts keys and values, so it is even", options.metadata_count);
+    fail(StatusCode::invalid_argument, "metadata_count is {}: it counts keys and values, so it is even",
+         options.metadata_count);
   importer::ExportOptions out;
   out.inference_form = options.inference_form != 0;
   if (options.metadata_count > 0) not_null(options.metadata, "metadata");
   for (size_t i = 0; i < options.metadata_count; i += 2)
-    out.metadata[text_of(options.metadata[i], "a metadata key")] = not_null(options.metadata[i + 1], "a metadata value");
+    out.metadata[text_of(options.metadata[i], "a metadata key")] =
+        not_null(options.metadata[i + 1], "a metadata value");
   return out;
 }
 
@@ -69,9 +72,13 @@ void give_notes(ren_report** out, const std::vector<std::string>& notes) {
 
 namespace {
 
-std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ","));
+}
 
-Shape output_shape(const ImportedModel& m, const GraphOutput& output) { return m.graph.at(output.value).shape; }
+Shape output_shape(const ImportedModel& m, const GraphOutput& output) {
+  return m.graph.at(output.value).shape;
+}
 
 std::string output_text(const Shape& s) {
   return s.h == 1 && s.w == 1 ? fmt::format("[N,{}]", s.c) : fmt::format("[N,{},{},{}]", s.c, s.h, s.w);
@@ -104,7 +111,8 @@ nlohmann::json inspect_json(const Model& model) {
   j["opset"] = m.opset;
   j["ir_version"] = m.ir_version;
   j["batch"] = m.dynamic_batch ? nlohmann::json("dynamic") : nlohmann::json(m.static_batch);
-  j["inputs"] = {{{"name", m.input.name}, {"shape", {nullptr, m.input.channels, m.input.height, m.input.width}}}};
+  j["inputs"] = {
+      {{"name", m.input.name}, {"shape", {nullptr, m.input.channels, m.input.height, m.input.width}}}};
   j["outputs"] = nlohmann::json::array();
   for (const GraphOutput& o : m.graph.outputs) {
     const Shape s = output_shape(m, o);
@@ -116,8 +124,11 @@ nlohmann::json inspect_json(const Model& model) {
   j["trained_elements"] = trained_elements(m);
   j["tensors"] = nlohmann::json::array();
   for (const ParameterInfo& t : m.tensors)
-    j["tensors"].push_back({{"name", t.name}, {"shape", t.onnx_shape}, {"role", importer::name_of(t.role)},
-                            {"trained", t.trained}, {"reason", t.reason}});
+    j["tensors"].push_back({{"name", t.name},
+                            {"shape", t.onnx_shape},
+                            {"role", importer::name_of(t.role)},
+                            {"trained", t.trained},
+                            {"reason", t.reason}});
   j["notes"] = m.notes;
   j["warnings"] = m.warnings;
   j["metadata"] = m.metadata;
@@ -130,10 +141,11 @@ std::string tensor_table(const ImportedModel& m) {
     names = std::max(names, t.name.size());
     shapes = std::max(shapes, shape_text(t.onnx_shape).size());
   }
-  std::string text = fmt::format("  {:<{}}  {:<{}}  {:<9}  {:<7}  {}\n", "name", names, "shape", shapes, "role", "trained", "why");
+  std::string text = fmt::format("  {:<{}}  {:<{}}  {:<9}  {:<7}  {}\n", "name", names, "shape", shapes,
+                                 "role", "trained", "why");
   for (const ParameterInfo& t : m.tensors)
-    text += fmt::format("  {:<{}}  {:<{}}  {:<9}  {:<7}  {}\n", t.name, names, shape_text(t.onnx_shape), shapes,
-                        importer::name_of(t.role), t.trained ? "yes" : "no", t.reason);
+    text += fmt::format("  {:<{}}  {:<{}}  {:<9}  {:<7}  {}\n", t.name, names, shape_text(t.onnx_shape),
+                        shapes, importer::name_of(t.role), t.trained ? "yes" : "no", t.reason);
   return text;
 }
 
@@ -149,8 +161,10 @@ std::string inspect_text(const Model& model) {
   std::vector<std::string> ops;
   for (const auto& [name, count] : op_counts(m.graph)) ops.push_back(fmt::format("{} {}", count, name));
   text += fmt::format("graph    {} nodes: {}\n", m.graph.nodes.size(), fmt::join(ops, ", "));
-  const auto trained = std::count_if(m.tensors.begin(), m.tensors.end(), [](const ParameterInfo& t) { return t.trained; });
-  text += fmt::format("trained  {} values in {} of {} tensors\n", trained_elements(m), trained, m.tensors.size());
+  const auto trained =
+      std::count_if(m.tensors.begin(), m.tensors.end(), [](const ParameterInfo& t) { return t.trained; });
+  text +=
+      fmt::format("trained  {} values in {} of {} tensors\n", trained_elements(m), trained, m.tensors.size());
   for (const auto& [key, value] : m.metadata)
     text += fmt::format("metadata {} = {}\n", key, value.size() > 100 ? value.substr(0, 97) + "..." : value);
   text += "\n" + tensor_table(m);
@@ -162,7 +176,10 @@ std::string inspect_text(const Model& model) {
 }  // namespace
 
 Report inspect(const Model& model) {
-  return {inspect_text(model), inspect_json(model).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), {}, true};
+  return {inspect_text(model),
+          inspect_json(model).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+          {},
+          true};
 }
 
 }  // namespace ren::capi
@@ -235,7 +252,8 @@ int32_t ren_model_output_info(const ren_model* model, int64_t index, ren_output_
   });
 }
 
-int32_t ren_model_output_name(const ren_model* model, int64_t index, char* buffer, size_t capacity, size_t* needed) {
+int32_t ren_model_output_name(const ren_model* model, int64_t index, char* buffer, size_t capacity,
+                              size_t* needed) {
   return guard([&] {
     const auto& outputs = state_of(model, "model")->imported.graph.outputs;
     check_index(index, outputs.size(), "output");
@@ -264,7 +282,8 @@ int32_t ren_model_tensor_info(const ren_model* model, int64_t index, ren_tensor_
   });
 }
 
-int32_t ren_model_tensor_name(const ren_model* model, int64_t index, char* buffer, size_t capacity, size_t* needed) {
+int32_t ren_model_tensor_name(const ren_model* model, int64_t index, char* buffer, size_t capacity,
+                              size_t* needed) {
   return guard([&] {
     const auto& tensors = state_of(model, "model")->imported.tensors;
     check_index(index, tensors.size(), "tensor");
@@ -272,7 +291,8 @@ int32_t ren_model_tensor_name(const ren_model* model, int64_t index, char* buffe
   });
 }
 
-int32_t ren_model_tensor_reason(const ren_model* model, int64_t index, char* buffer, size_t capacity, size_t* needed) {
+int32_t ren_model_tensor_reason(const ren_model* model, int64_t index, char* buffer, size_t capacity,
+                                size_t* needed) {
   return guard([&] {
     const auto& tensors = state_of(model, "model")->imported.tensors;
     check_index(index, tensors.size(), "tensor");
@@ -302,7 +322,8 @@ int32_t ren_model_note(const ren_model* model, int64_t index, char* buffer, size
   });
 }
 
-int32_t ren_model_warning(const ren_model* model, int64_t index, char* buffer, size_t capacity, size_t* needed) {
+int32_t ren_model_warning(const ren_model* model, int64_t index, char* buffer, size_t capacity,
+                          size_t* needed) {
   return guard([&] {
     const auto& warnings = state_of(model, "model")->imported.warnings;
     check_index(index, warnings.size(), "warning");
@@ -310,7 +331,8 @@ int32_t ren_model_warning(const ren_model* model, int64_t index, char* buffer, s
   });
 }
 
-int32_t ren_model_metadata(const ren_model* model, const char* key, char* buffer, size_t capacity, size_t* needed) {
+int32_t ren_model_metadata(const ren_model* model, const char* key, char* buffer, size_t capacity,
+                           size_t* needed) {
   return guard([&] {
     const auto& metadata = state_of(model, "model")->imported.metadata;
     const auto found = metadata.find(text_of(key, "key"));
@@ -319,7 +341,8 @@ int32_t ren_model_metadata(const ren_model* model, const char* key, char* buffer
   });
 }
 
-int32_t ren_model_tensor_get(const ren_model* model, const char* name, float* values, size_t capacity, size_t* needed) {
+int32_t ren_model_tensor_get(const ren_model* model, const char* name, float* values, size_t capacity,
+                             size_t* needed) {
   return guard([&] {
     const Model& m = *state_of(model, "model");
     const std::string wanted = text_of(name, "name");
@@ -353,14 +376,17 @@ int32_t ren_model_tensor_set(ren_model* model, const char* name, const float* va
   });
 }
 
-int32_t ren_model_export(const ren_model* model, const char* path, const ren_export_options* given, ren_report** notes) {
+int32_t ren_model_export(const ren_model* model, const char* path, const ren_export_options* given,
+                         ren_report** notes) {
   return guard([&] {
     const Model& m = *state_of(model, "model");
     const std::string file = text_of(path, "path");
     const ren_export_options options = read_options(given, "ren_export_options");
     const importer::ExportOptions chosen = export_options(options);
-    if (options.use_ema != 0) fail(StatusCode::invalid_argument, "use_ema: only a trainer keeps averaged weights");
-    const auto said = importer::export_model(m.imported, m.imported.parameters, m.imported.buffers, file, chosen);
+    if (options.use_ema != 0)
+      fail(StatusCode::invalid_argument, "use_ema: only a trainer keeps averaged weights");
+    const auto said =
+        importer::export_model(m.imported, m.imported.parameters, m.imported.buffers, file, chosen);
     give_notes(notes, said);
   });
 }

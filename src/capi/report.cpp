@@ -3,7 +3,9 @@
 
 namespace ren::capi {
 
-void give_report(ren_report** out, Report report) { give_handle(out, std::make_shared<Report>(std::move(report))); }
+void give_report(ren_report** out, Report report) {
+  give_handle(out, std::make_shared<Report>(std::move(report)));
+}
 
 }  // namespace ren::capi
 

@@ -8,7 +8,7 @@
 namespace ren::capi {
 
 struct Report {
-  std::string text, json, html;   // html empty: there is none
+  std::string text, json, html;  // html empty: there is none
   bool passed = true;
 };
 

@@ -29,18 +29,23 @@ void check_batch(const TrainerState& state, const ren_batch& b, int64_t most, bo
   else if (type != options.spec.input.image_type)
     problems.add("image_type", fmt::format("is {}, the trainer was made for {}", name_of(type),
                                            name_of(options.spec.input.image_type)));
-  if (b.layout != REN_LAYOUT_NCHW && b.layout != REN_LAYOUT_NHWC) problems.add("layout", fmt::format("is {}", b.layout));
+  if (b.layout != REN_LAYOUT_NCHW && b.layout != REN_LAYOUT_NHWC)
+    problems.add("layout", fmt::format("is {}", b.layout));
   if (b.channels != input.channels || b.height != input.height || b.width != input.width)
-    problems.add("images", fmt::format("are of {}x{}x{}, the model takes {}x{}x{} (channels, height, width)", b.channels,
-                                       b.height, b.width, input.channels, input.height, input.width));
-  if (b.count < 1 || b.count > most) problems.add("count", fmt::format("is {}; 1 to {} fit here", b.count, most));
+    problems.add("images",
+                 fmt::format("are of {}x{}x{}, the model takes {}x{}x{} (channels, height, width)",
+                             b.channels, b.height, b.width, input.channels, input.height, input.width));
+  if (b.count < 1 || b.count > most)
+    problems.add("count", fmt::format("is {}; 1 to {} fit here", b.count, most));
   if (b.images == nullptr) problems.add("images", "is NULL");
   if (labels) {
     const Shape s = state.model->imported.graph.at(labelled_output(state).value).shape;
     const int64_t expected = b.count * s.h * s.w;
-    if (b.labels == nullptr) problems.add("labels", "is NULL");
+    if (b.labels == nullptr)
+      problems.add("labels", "is NULL");
     else if (b.count >= 1 && b.count <= most && int64_t(b.label_count) != expected)
-      problems.add("label_count", fmt::format("is {}, {} pictures have {}", b.label_count, b.count, expected));
+      problems.add("label_count",
+                   fmt::format("is {}, {} pictures have {}", b.label_count, b.count, expected));
   }
   problems.throw_if_any(StatusCode::invalid_argument, "the batch does not fit the trainer");
 }
@@ -51,7 +56,8 @@ const void* engine_images(TrainerState& state, const ren_batch& b, int64_t batch
   if (!planar && b.count == batch) return b.images;
   const size_t element = b.image_type == REN_IMAGE_FLOAT32 ? sizeof(float) : 1;
   const size_t picture = size_t(b.channels * b.height * b.width) * element;
-  if (state.images.size() < picture * size_t(batch)) state.images.assign(picture * size_t(batch), std::byte{0});
+  if (state.images.size() < picture * size_t(batch))
+    state.images.assign(picture * size_t(batch), std::byte{0});
   if (planar) {
     nchw_to_nhwc(b.images, state.images.data(), b.count, b.channels, b.height * b.width, element);
   } else {
@@ -89,8 +95,10 @@ ren_metrics metrics_of(const Metrics& m) {
 }
 
 ren_progress progress_of(const FitProgress& p) {
-  static_assert(int(FitPhase::training) == REN_PHASE_TRAINING && int(FitPhase::evaluating) == REN_PHASE_EVALUATING &&
-                int(FitPhase::epoch_done) == REN_PHASE_EPOCH_DONE && int(FitPhase::checkpoint_written) == REN_PHASE_CHECKPOINT);
+  static_assert(int(FitPhase::training) == REN_PHASE_TRAINING &&
+                int(FitPhase::evaluating) == REN_PHASE_EVALUATING &&
+                int(FitPhase::epoch_done) == REN_PHASE_EPOCH_DONE &&
+                int(FitPhase::checkpoint_written) == REN_PHASE_CHECKPOINT);
   ren_progress out{};
   out.struct_size = sizeof(ren_progress);
   out.phase = int32_t(p.phase);
@@ -116,19 +124,26 @@ FitObserver observer_of(ren_progress_fn fn, void* user) {
 }
 
 // The loader keeps the trainer, if it takes memory of its device.
-BatchSource& source_for(const std::shared_ptr<TrainerState>& trainer, const std::shared_ptr<LoaderState>& loader) {
+BatchSource& source_for(const std::shared_ptr<TrainerState>& trainer,
+                        const std::shared_ptr<LoaderState>& loader) {
   loader->set_owner(trainer);
   return *loader;
 }
 
 Region family_of(int32_t kind) {
   switch (kind) {
-    case REN_TENSOR_PARAMETER: return Region::W;
-    case REN_TENSOR_GRADIENT: return Region::G;
-    case REN_TENSOR_MOMENTUM: return Region::M;
-    case REN_TENSOR_EMA: return Region::E;
-    case REN_TENSOR_STATISTIC: return Region::B;
-    default: fail(StatusCode::invalid_argument, "kind is {}", kind);
+    case REN_TENSOR_PARAMETER:
+      return Region::W;
+    case REN_TENSOR_GRADIENT:
+      return Region::G;
+    case REN_TENSOR_MOMENTUM:
+      return Region::M;
+    case REN_TENSOR_EMA:
+      return Region::E;
+    case REN_TENSOR_STATISTIC:
+      return Region::B;
+    default:
+      fail(StatusCode::invalid_argument, "kind is {}", kind);
   }
 }
 
@@ -191,7 +206,8 @@ int32_t ren_trainer_device_name(const ren_trainer* trainer, char* buffer, size_t
   });
 }
 
-int32_t ren_trainer_step(ren_trainer* trainer, const ren_batch* given, double learning_rate, ren_step_result* out) {
+int32_t ren_trainer_step(ren_trainer* trainer, const ren_batch* given, double learning_rate,
+                         ren_step_result* out) {
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
     const ren_batch batch = read_options(not_null(given, "batch"), "batch");
@@ -218,8 +234,8 @@ int32_t ren_trainer_evaluate_batch(ren_trainer* trainer, const ren_batch* given,
   });
 }
 
-int32_t ren_trainer_predict(ren_trainer* trainer, const ren_batch* given, float* const* outputs, const size_t* counts,
-                            size_t output_count) {
+int32_t ren_trainer_predict(ren_trainer* trainer, const ren_batch* given, float* const* outputs,
+                            const size_t* counts, size_t output_count) {
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
     const ren_batch batch = read_options(not_null(given, "batch"), "batch");
@@ -229,34 +245,38 @@ int32_t ren_trainer_predict(ren_trainer* trainer, const ren_batch* given, float*
     check_batch(*state, batch, most, false);
     const Graph& graph = state->model->imported.graph;
     if (output_count > graph.outputs.size())
-      fail(StatusCode::invalid_argument, "output_count is {}, the model has {} outputs", output_count, graph.outputs.size());
+      fail(StatusCode::invalid_argument, "output_count is {}, the model has {} outputs", output_count,
+           graph.outputs.size());
     std::vector<Shape> shapes;
     for (size_t i = 0; i < output_count; ++i) {
       Shape s = graph.at(graph.outputs[i].value).shape;
       s.n = batch.count;
       shapes.push_back(s);
       if (outputs[i] != nullptr && int64_t(counts[i]) != s.elements())
-        fail(StatusCode::invalid_argument, "counts[{}] is {}; output '{}' has {} values for {} pictures", i, counts[i],
-             graph.outputs[i].name, s.elements(), batch.count);
+        fail(StatusCode::invalid_argument, "counts[{}] is {}; output '{}' has {} values for {} pictures", i,
+             counts[i], graph.outputs[i].name, s.elements(), batch.count);
     }
     const void* const images = engine_images(*state, batch, most);
     const auto values = state->trainer->predict(images, batch.count);
     for (size_t i = 0; i < output_count; ++i)
-      if (outputs[i] != nullptr) nhwc_to_nchw(values[i].data(), outputs[i], shapes[i].n, shapes[i].h * shapes[i].w, shapes[i].c);
+      if (outputs[i] != nullptr)
+        nhwc_to_nchw(values[i].data(), outputs[i], shapes[i].n, shapes[i].h * shapes[i].w, shapes[i].c);
   });
 }
 
-int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* validation, const ren_fit_options* given,
-                        ren_progress* result, ren_progress_fn fn, void* user) {
+int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* validation,
+                        const ren_fit_options* given, ren_progress* result, ren_progress_fn fn, void* user) {
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
     const auto train_loader = state_of(training, "training loader");
-    const auto validation_loader = validation == nullptr ? nullptr : state_of(validation, "validation loader");
+    const auto validation_loader =
+        validation == nullptr ? nullptr : state_of(validation, "validation loader");
     const ren_fit_options options = read_options(given, "ren_fit_options");
     check_result(result, "result", true);
     if (options.checkpoint_every_steps < 0)
       fail(StatusCode::invalid_argument, "checkpoint_every_steps is {}", options.checkpoint_every_steps);
-    if (train_loader == validation_loader) fail(StatusCode::invalid_argument, "training and validation share a loader");
+    if (train_loader == validation_loader)
+      fail(StatusCode::invalid_argument, "training and validation share a loader");
     if (state->trainer->options().evaluation_only)
       fail(StatusCode::invalid_state, "this trainer was made for evaluation only");
     FitOptions fit;
@@ -269,7 +289,8 @@ int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* 
   });
 }
 
-int32_t ren_trainer_evaluate(ren_trainer* trainer, ren_loader* loader, ren_metrics* metrics, ren_progress_fn fn, void* user) {
+int32_t ren_trainer_evaluate(ren_trainer* trainer, ren_loader* loader, ren_metrics* metrics,
+                             ren_progress_fn fn, void* user) {
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
     const auto source = state_of(loader, "loader");
@@ -296,17 +317,20 @@ int32_t ren_trainer_position(const ren_trainer* trainer, ren_position* out) {
   });
 }
 
-int32_t ren_trainer_tensor_get(ren_trainer* trainer, const char* name, int32_t kind, float* values, size_t capacity, size_t* needed) {
+int32_t ren_trainer_tensor_get(ren_trainer* trainer, const char* name, int32_t kind, float* values,
+                               size_t capacity, size_t* needed) {
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
     const FoundTensor t = find_tensor(*state, text_of(name, "name"), kind);
-    const auto engine = t.family == Region::B ? state->trainer->buffer(t.index) : state->trainer->parameter(t.index, t.family);
+    const auto engine = t.family == Region::B ? state->trainer->buffer(t.index)
+                                              : state->trainer->parameter(t.index, t.family);
     const auto file = to_file(*t.layout, engine);
     give_floats(file.data(), file.size(), values, capacity, needed);
   });
 }
 
-int32_t ren_trainer_tensor_set(ren_trainer* trainer, const char* name, int32_t kind, const float* values, size_t count) {
+int32_t ren_trainer_tensor_set(ren_trainer* trainer, const char* name, int32_t kind, const float* values,
+                               size_t count) {
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
     const FoundTensor t = find_tensor(*state, text_of(name, "name"), kind);
@@ -341,7 +365,8 @@ int32_t ren_trainer_checkpoint_load(ren_trainer* trainer, const char* path) {
   });
 }
 
-int32_t ren_trainer_export(ren_trainer* trainer, const char* path, const ren_export_options* given, ren_report** notes) {
+int32_t ren_trainer_export(ren_trainer* trainer, const char* path, const ren_export_options* given,
+                           ren_report** notes) {
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
     const std::string file = text_of(path, "path");
@@ -351,7 +376,8 @@ int32_t ren_trainer_export(ren_trainer* trainer, const char* path, const ren_exp
     if (options.use_ema != 0 && !t.options().spec.optimizer.ema)
       fail(StatusCode::invalid_state, "use_ema: this trainer keeps no averaged weights (ema_decay)");
     const importer::ImportedModel& m = state->model->imported;
-    const auto parameters = all_parameters(t, options.use_ema != 0 ? Region::E : Region::W, m.graph.parameters.size());
+    const auto parameters =
+        all_parameters(t, options.use_ema != 0 ? Region::E : Region::W, m.graph.parameters.size());
     std::vector<std::vector<float>> buffers;
     for (size_t i = 0; i < m.graph.buffers.size(); ++i) buffers.push_back(t.buffer(int32_t(i)));
     give_notes(notes, importer::export_model(m, parameters, buffers, file, chosen));

@@ -11,9 +11,9 @@
 namespace ren::capi {
 
 struct TrainerState {
-  std::shared_ptr<const Model> model;   // for layouts, names and the export
+  std::shared_ptr<const Model> model;  // for layouts, names and the export
   std::unique_ptr<Trainer> trainer;
-  std::vector<std::byte> images;        // a pushed batch in the engine's layout
+  std::vector<std::byte> images;  // a pushed batch in the engine's layout
 };
 
 TrainerOptions trainer_options(const ren_trainer_options& options, const Model& model);

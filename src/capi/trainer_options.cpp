@@ -37,13 +37,16 @@ std::vector<OutputLoss> parse_losses(const std::string& text, const Graph& graph
 InputSpec input_spec(const ren_trainer_options& o, size_t channels) {
   InputSpec spec;
   const bool bytes = o.image_type == REN_IMAGE_UINT8;
-  if (!bytes && o.image_type != REN_IMAGE_FLOAT32) fail(StatusCode::invalid_argument, "image_type is {}", o.image_type);
+  if (!bytes && o.image_type != REN_IMAGE_FLOAT32)
+    fail(StatusCode::invalid_argument, "image_type is {}", o.image_type);
   spec.image_type = bytes ? DType::u8 : DType::f32;
   std::vector<float> mean(channels, 0.0f), deviation(channels, 1.0f);
   if (o.channel_count > 0) {
-    if (o.normalize != nullptr) fail(StatusCode::invalid_argument, "normalize and mean, std exclude each other");
+    if (o.normalize != nullptr)
+      fail(StatusCode::invalid_argument, "normalize and mean, std exclude each other");
     if (o.channel_count != 1 && o.channel_count != channels)
-      fail(StatusCode::invalid_argument, "channel_count is {}, the model's input has {} channels", o.channel_count, channels);
+      fail(StatusCode::invalid_argument, "channel_count is {}, the model's input has {} channels",
+           o.channel_count, channels);
     not_null(o.mean, "mean");
     not_null(o.std, "std");
     for (size_t c = 0; c < channels; ++c) {
@@ -53,7 +56,8 @@ InputSpec input_spec(const ren_trainer_options& o, size_t channels) {
   } else if (o.normalize != nullptr) {
     const data::Normalization* named = data::find_normalization(o.normalize);
     if (named == nullptr)
-      fail(StatusCode::invalid_argument, "normalize '{}' is not known; there are none, half, imagenet, cifar10", o.normalize);
+      fail(StatusCode::invalid_argument,
+           "normalize '{}' is not known; there are none, half, imagenet, cifar10", o.normalize);
     for (size_t c = 0; c < channels; ++c) {
       mean[c] = named->mean[c < 3 ? c : 0];
       deviation[c] = named->std[c < 3 ? c : 0];
@@ -61,7 +65,8 @@ InputSpec input_spec(const ren_trainer_options& o, size_t channels) {
   }
   for (size_t c = 0; c < channels; ++c) {
     if (!std::isfinite(mean[c]) || !std::isfinite(deviation[c]) || deviation[c] <= 0)
-      fail(StatusCode::invalid_argument, "normalisation of channel {}: mean {}, std {}", c, mean[c], deviation[c]);
+      fail(StatusCode::invalid_argument, "normalisation of channel {}: mean {}, std {}", c, mean[c],
+           deviation[c]);
     const double unit = bytes ? 255.0 : 1.0;
     spec.mean.push_back(float(double(mean[c]) * unit));
     spec.scale.push_back(float(1.0 / (double(deviation[c]) * unit)));
@@ -88,11 +93,13 @@ void check_numbers(const ren_trainer_options& o) {
   positive(o.learning_rate, "learning_rate");
   want(o.momentum >= 0 && o.momentum < 1, "momentum", o.momentum, "it has to be in [0, 1)");
   positive(o.weight_decay, "weight_decay");
-  want(o.label_smoothing >= 0 && o.label_smoothing < 1, "label_smoothing", o.label_smoothing, "it has to be in [0, 1)");
+  want(o.label_smoothing >= 0 && o.label_smoothing < 1, "label_smoothing", o.label_smoothing,
+       "it has to be in [0, 1)");
   positive(o.warmup_epochs, "warmup_epochs");
   positive(o.final_learning_rate, "final_learning_rate");
   positive(o.step_epochs, "step_epochs");
-  want(o.schedule != REN_SCHEDULE_STEP || o.step_epochs > 0, "step_epochs", o.step_epochs, "the step schedule needs it");
+  want(o.schedule != REN_SCHEDULE_STEP || o.step_epochs > 0, "step_epochs", o.step_epochs,
+       "the step schedule needs it");
   positive(o.gamma, "gamma");
   positive(o.trust_coefficient, "trust_coefficient");
   want(o.ema_decay >= 0 && o.ema_decay < 1, "ema_decay", o.ema_decay, "it has to be in [0, 1)");
@@ -118,12 +125,15 @@ TrainerOptions trainer_options(const ren_trainer_options& o, const Model& model)
   check_flag(o.evaluation_only, "evaluation_only");
   check_flag(o.decay_weights_only, "decay_weights_only");
   check_numbers(o);
-  static_assert(int(OptimizerKind::lars) == REN_OPTIMIZER_LARS && int(ScheduleKind::constant) == REN_SCHEDULE_CONSTANT &&
-                int(ScheduleKind::step) == REN_SCHEDULE_STEP && int(ScheduleKind::cosine) == REN_SCHEDULE_COSINE);
+  static_assert(int(OptimizerKind::lars) == REN_OPTIMIZER_LARS &&
+                int(ScheduleKind::constant) == REN_SCHEDULE_CONSTANT &&
+                int(ScheduleKind::step) == REN_SCHEDULE_STEP &&
+                int(ScheduleKind::cosine) == REN_SCHEDULE_COSINE);
   TrainerOptions out;
   out.spec.precision = precision_of(o.precision);
   out.spec.input = input_spec(o, size_t(model.imported.input.channels));
-  if (o.losses != nullptr) out.spec.loss.outputs = parse_losses(text_of(o.losses, "losses"), model.imported.graph);
+  if (o.losses != nullptr)
+    out.spec.loss.outputs = parse_losses(text_of(o.losses, "losses"), model.imported.graph);
   out.spec.loss.label_smoothing = o.label_smoothing;
   if (o.ignore_index != 0) out.spec.loss.ignore_index = o.ignore_index;
   out.spec.optimizer.kind = OptimizerKind(o.optimizer);

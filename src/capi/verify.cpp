@@ -22,25 +22,29 @@ std::set<std::string> trained_names(const importer::ImportedModel& m) {
 
 // The model with exactly the golden's parameters trained; `notes` tells where the importer alone
 // would have chosen otherwise.
-std::shared_ptr<Model> import_for(const std::string& path, const SafeTensorsFile& golden, std::vector<std::string>& notes) {
+std::shared_ptr<Model> import_for(const std::string& path, const SafeTensorsFile& golden,
+                                  std::vector<std::string>& notes) {
   auto model = std::make_shared<Model>();
   model->path = path;
   model->imported = importer::import_model(path);
   const auto wanted = golden_parameters(golden);
   if (wanted.empty()) return model;
-  const std::set<std::string> own = trained_names(model->imported), golden_names(wanted.begin(), wanted.end());
+  const std::set<std::string> own = trained_names(model->imported),
+                              golden_names(wanted.begin(), wanted.end());
   importer::ImportOptions options;
   Problems problems;
   for (const std::string& name : golden_names) {
     if (own.count(name) > 0) continue;
     const auto& tensors = model->imported.tensors;
-    const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
+    const auto found =
+        std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
     if (found == tensors.end()) {
       problems.add(name, "is trained by the golden file; the model has no such tensor");
       continue;
     }
     options.train.push_back(name);
-    notes.push_back(fmt::format("trained as in the golden file; the importer alone would not: '{}' ({})", name, found->reason));
+    notes.push_back(fmt::format("trained as in the golden file; the importer alone would not: '{}' ({})",
+                                name, found->reason));
   }
   problems.throw_if_any(StatusCode::invalid_data, "the golden file does not belong to this model");
   for (const std::string& name : own) {
@@ -75,9 +79,11 @@ VerifyModel verify_model(const std::shared_ptr<Model>& model) {
 using namespace ren;
 using namespace ren::capi;
 
-extern "C" int32_t ren_verify(const char* model_path, const char* golden_path, const ren_verify_options* given, ren_report** out) {
+extern "C" int32_t ren_verify(const char* model_path, const char* golden_path,
+                              const ren_verify_options* given, ren_report** out) {
   return guard([&] {
-    const std::string model_file = text_of(model_path, "model_path"), golden_file = text_of(golden_path, "golden_path");
+    const std::string model_file = text_of(model_path, "model_path"),
+                      golden_file = text_of(golden_path, "golden_path");
     const ren_verify_options options = read_options(given, "ren_verify_options");
     not_null(out, "report");
     if (!std::isfinite(options.tolerance) || options.tolerance < 0)
@@ -96,6 +102,9 @@ extern "C" int32_t ren_verify(const char* model_path, const char* golden_path, c
     nlohmann::json json = result.json();
     json["model"] = model_file;
     json["golden"] = golden_file;
-    give_report(out, {result.text(), json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), {}, result.passed()});
+    give_report(out, {result.text(),
+                      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                      {},
+                      result.passed()});
   });
 }

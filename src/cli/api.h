@@ -42,7 +42,9 @@ inline int32_t check(int32_t status) {
 template <auto kDestroy>
 struct Destroy {
   template <typename T>
-  void operator()(T* handle) const noexcept { kDestroy(handle); }
+  void operator()(T* handle) const noexcept {
+    kDestroy(handle);
+  }
 };
 using ModelHandle = std::unique_ptr<ren_model, Destroy<ren_model_destroy>>;
 using DatasetHandle = std::unique_ptr<ren_dataset, Destroy<ren_dataset_destroy>>;

@@ -27,9 +27,14 @@ struct Inference {
   TrainerHandle trainer;
 
   void add(CLI::App& command, bool skip) {
-    command.add_option("--batch", batch, "Pictures at a time")->check(CLI::Range(int64_t{1}, int64_t{1} << 24))->capture_default_str();
+    command.add_option("--batch", batch, "Pictures at a time")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+        ->capture_default_str();
     normalize.add(command);
-    command.add_option("--augment", resize, "How pictures come to the model's size: none (resize, centre crop), center-crop:SHORT, exact")
+    command
+        .add_option(
+            "--augment", resize,
+            "How pictures come to the model's size: none (resize, centre crop), center-crop:SHORT, exact")
         ->capture_default_str();
     device.add(command);
     loader.add(command, skip);
@@ -62,12 +67,14 @@ struct Inference {
     o.last_batch = REN_LAST_BATCH_EXACT;
     o.cache_bytes = -1;
     loader.apply(o);
-    return make<LoaderHandle>([&](ren_loader** l) { return ren_loader_create(dataset.get(), split.c_str(), &o, l); });
+    return make<LoaderHandle>(
+        [&](ren_loader** l) { return ren_loader_create(dataset.get(), split.c_str(), &o, l); });
   }
 
   void tell_normalization(Output& output) const {
     if (normalize.by_default)
-      output.note(fmt::format("the model names no normalisation: '{}' is assumed (--normalize)", normalize.name));
+      output.note(
+          fmt::format("the model names no normalisation: '{}' is assumed (--normalize)", normalize.name));
   }
 };
 
@@ -102,14 +109,16 @@ std::string Eval::choose_split(const DatasetHandle& dataset, int64_t& pictures) 
     if (status == REN_OK) return name;
     if (status != REN_ERROR_NOT_FOUND) check(status);
   }
-  throw CliError(kRefused, fmt::format("'{}' has no val/ or test/ pictures; --split names others, --val a place", data));
+  throw CliError(
+      kRefused, fmt::format("'{}' has no val/ or test/ pictures; --split names others, --val a place", data));
 }
 
 void Eval::run() {
   inference.load();
   ren_dataset_options options = REN_DATASET_OPTIONS_INIT;
   if (!validation.empty()) options.validation_uri = validation.c_str();
-  const auto dataset = make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open(data.c_str(), &options, d); });
+  const auto dataset =
+      make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open(data.c_str(), &options, d); });
   int64_t pictures = 0;
   const std::string chosen = choose_split(dataset, pictures);
   inference.make_trainer(pictures, losses);
@@ -126,13 +135,23 @@ void Eval::run() {
   ren_loader_info info = REN_LOADER_INFO_INIT;
   check(ren_loader_get_info(loader.get(), &info));
   if (info.bad_files > 0) {
-    const auto report = make<ReportHandle>([&](ren_report** r) { return ren_loader_report(loader.get(), r); });
+    const auto report =
+        make<ReportHandle>([&](ren_report** r) { return ren_loader_report(loader.get(), r); });
     output.note(text_of(report));
   }
-  output.event({{"event", "eval"}, {"model", inference.model.path}, {"data", data}, {"split", chosen}, {"samples", m.samples},
-                {"loss", m.loss}, {"top1", m.top1}, {"top5", m.top5}, {"seconds", m.seconds}, {"bad_files", info.bad_files}});
-  output.result(fmt::format("top-1 {}  top-5 {}  loss {:.4f}  ({} pictures of '{}', {})", percent_text(m.top1), percent_text(m.top5), m.loss,
-                            m.samples, chosen, duration_text(m.seconds)));
+  output.event({{"event", "eval"},
+                {"model", inference.model.path},
+                {"data", data},
+                {"split", chosen},
+                {"samples", m.samples},
+                {"loss", m.loss},
+                {"top1", m.top1},
+                {"top5", m.top5},
+                {"seconds", m.seconds},
+                {"bad_files", info.bad_files}});
+  output.result(fmt::format("top-1 {}  top-5 {}  loss {:.4f}  ({} pictures of '{}', {})",
+                            percent_text(m.top1), percent_text(m.top5), m.loss, m.samples, chosen,
+                            duration_text(m.seconds)));
   output.finish();
 }
 
@@ -161,7 +180,8 @@ std::vector<std::string> Predict::class_names(int64_t count) const {
     for (std::string line; std::getline(file, line);)
       if (!line.empty()) names.push_back(line);
     if (int64_t(names.size()) != count)
-      throw CliError(kRefused, fmt::format("--classes '{}' has {} lines, the model has {} classes", classes_file, names.size(), count));
+      throw CliError(kRefused, fmt::format("--classes '{}' has {} lines, the model has {} classes",
+                                           classes_file, names.size(), count));
     return names;
   }
   if (const auto text = metadata_of(inference.loaded.get(), "renaissance.classes")) {
@@ -208,7 +228,9 @@ void Predict::predict_place(const DatasetHandle& dataset, const std::vector<std:
     const size_t counts[] = {logits.size()};
     check(ren_trainer_predict(inference.trainer.get(), &batch, outputs, counts, 1));
     for (int64_t i = 0; i < batch.count; ++i) {
-      const std::string path = text_from([&](char* b, size_t c, size_t* n) { return ren_dataset_path(dataset.get(), "all", first + i, b, c, n); });
+      const std::string path = text_from([&](char* b, size_t c, size_t* n) {
+        return ren_dataset_path(dataset.get(), "all", first + i, b, c, n);
+      });
       print(path, logits.data() + size_t(i) * names.size(), names);
     }
     if (output.failed()) break;
@@ -221,12 +243,14 @@ void Predict::run() {
   ren_output_info o = REN_OUTPUT_INFO_INIT;
   check(ren_model_output_info(inference.loaded.get(), 0, &o));
   if (o.height != 1 || o.width != 1)
-    throw CliError(kRefused, fmt::format("output '{}' is a map of {}x{}, not class scores of a picture", output_name(inference.loaded, 0), o.height, o.width));
+    throw CliError(kRefused, fmt::format("output '{}' is a map of {}x{}, not class scores of a picture",
+                                         output_name(inference.loaded, 0), o.height, o.width));
   const auto names = class_names(o.channels);
   std::vector<DatasetHandle> places;
   int64_t total = 0;
   for (const std::string& place : pictures) {
-    places.push_back(make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open_pictures(place.c_str(), d); }));
+    places.push_back(
+        make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open_pictures(place.c_str(), d); }));
     int64_t count = 0;
     check(ren_dataset_size(places.back().get(), "all", &count));
     total += count;
@@ -243,14 +267,20 @@ void add_eval(CLI::App& app, int&) {
   auto state = std::make_shared<Eval>();
   CLI::App* command = app.add_subcommand("eval", "Measure a model's accuracy on labelled pictures");
   state->inference.model.add_path(*command);
-  command->add_option("--data", state->data, "Folder or zip of class folders; val/ or test/ in it is taken, else all of it")
-      ->required()->type_name("URI");
+  command
+      ->add_option("--data", state->data,
+                   "Folder or zip of class folders; val/ or test/ in it is taken, else all of it")
+      ->required()
+      ->type_name("URI");
   command->add_option("--val", state->validation, "Pictures to take instead")->type_name("URI");
   command->add_option("--split", state->split, "Which pictures: train, val, test or all")->type_name("NAME");
-  command->add_option("--loss", state->losses, "As in training, e.g. logits:1,aux:0.3")->type_name("OUTPUT[:WEIGHT],...");
+  command->add_option("--loss", state->losses, "As in training, e.g. logits:1,aux:0.3")
+      ->type_name("OUTPUT[:WEIGHT],...");
   state->inference.add(*command, true);
   add_output(*command, state->output);
-  command->footer("Examples:\n  renaissance eval trained.onnx --data pictures/\n  renaissance eval trained.onnx --data pictures.zip --split train --json");
+  command->footer(
+      "Examples:\n  renaissance eval trained.onnx --data pictures/\n  renaissance eval trained.onnx --data "
+      "pictures.zip --split train --json");
   command->callback([state] { state->run(); });
 }
 
@@ -258,12 +288,20 @@ void add_predict(CLI::App& app, int&) {
   auto state = std::make_shared<Predict>();
   CLI::App* command = app.add_subcommand("predict", "Name the class of pictures");
   state->inference.model.add_path(*command);
-  command->add_option("PICTURES", state->pictures, "JPEG or PNG files, folders or zip archives of them")->required();
-  command->add_option("--top", state->top, "How many classes to name for each")->check(CLI::Range(int64_t{1}, int64_t{1} << 30))->capture_default_str();
-  command->add_option("--classes", state->classes_file, "Class names, one a line, where the model doesn't have them")->type_name("FILE");
+  command->add_option("PICTURES", state->pictures, "JPEG or PNG files, folders or zip archives of them")
+      ->required();
+  command->add_option("--top", state->top, "How many classes to name for each")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->capture_default_str();
+  command
+      ->add_option("--classes", state->classes_file,
+                   "Class names, one a line, where the model doesn't have them")
+      ->type_name("FILE");
   state->inference.add(*command, false);
   add_output(*command, state->output);
-  command->footer("Examples:\n  renaissance predict trained.onnx cat.jpg\n  renaissance predict trained.onnx pictures/ --top 3 --json");
+  command->footer(
+      "Examples:\n  renaissance predict trained.onnx cat.jpg\n  renaissance predict trained.onnx pictures/ "
+      "--top 3 --json");
   command->callback([state] { state->run(); });
 }
 

@@ -27,7 +27,8 @@ int fail_with(int exit_code, const char* message) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Trains CNNs exported from PyTorch as ONNX files, and writes the weights back into the file.", "renaissance");
+  CLI::App app("Trains CNNs exported from PyTorch as ONNX files, and writes the weights back into the file.",
+               "renaissance");
   app.set_version_flag("--version", fmt::format("renaissance {}", ren_version()));
   app.require_subcommand(1);
   app.footer(kExamples);
@@ -54,7 +55,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if ((ren_abi_version() >> 16) != (REN_ABI_VERSION >> 16) || ren_abi_version() < REN_ABI_VERSION)
-    return fail_with(ren::cli::kFailure, fmt::format("librenaissance.so has ABI {}, this program needs {}", ren_abi_version(), REN_ABI_VERSION).c_str());
+    return fail_with(ren::cli::kFailure, fmt::format("librenaissance.so has ABI {}, this program needs {}",
+                                                     ren_abi_version(), REN_ABI_VERSION)
+                                             .c_str());
   ren::cli::install_signal_handlers();
   try {
     return run(argc, argv);

@@ -44,10 +44,15 @@ void ModelChoice::add_path(CLI::App& command) {
 }
 
 void ModelChoice::add_globs(CLI::App& command) {
-  command.add_option("--train", train, "Train initializers whose name matches GLOB (* and ?); may be repeated")
-      ->type_name("GLOB")->allow_extra_args(false);
-  command.add_option("--freeze", freeze, "Keep initializers whose name matches GLOB as they are; may be repeated")
-      ->type_name("GLOB")->allow_extra_args(false);
+  command
+      .add_option("--train", train, "Train initializers whose name matches GLOB (* and ?); may be repeated")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  command
+      .add_option("--freeze", freeze,
+                  "Keep initializers whose name matches GLOB as they are; may be repeated")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
 }
 
 ModelHandle ModelChoice::load() const {
@@ -69,9 +74,11 @@ ModelHandle ModelChoice::load() const {
 void DeviceChoice::add(CLI::App& command) {
   command.add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
   command.add_option("--precision", precision, "fp32, or mixed precision: fp16, bf16")
-      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))->capture_default_str();
+      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
+      ->capture_default_str();
   command.add_option("--threads", threads, "Threads that compute on the CPU; 0: one a processor")
-      ->check(CLI::Range(0, 4096))->capture_default_str();
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
 }
 
 void DeviceChoice::apply(ren_trainer_options& options) const {
@@ -81,12 +88,18 @@ void DeviceChoice::apply(ren_trainer_options& options) const {
 }
 
 void NormalizeChoice::add(CLI::App& command) {
-  auto* named = command.add_option("--normalize", name, "imagenet, cifar10, half or none; default: what the model's metadata says, else "
-                                   "imagenet (one channel: half)")
-      ->check(CLI::IsMember({"imagenet", "cifar10", "half", "none"}));
-  auto* means = command.add_option("--mean", mean, "Mean of each channel, of pixels in 0..1, e.g. 0.5,0.5,0.5")->delimiter(',')
-      ->excludes(named);
-  auto* deviations = command.add_option("--std", std, "Standard deviation of each channel")->delimiter(',')->excludes(named);
+  auto* named =
+      command
+          .add_option("--normalize", name,
+                      "imagenet, cifar10, half or none; default: what the model's metadata says, else "
+                      "imagenet (one channel: half)")
+          ->check(CLI::IsMember({"imagenet", "cifar10", "half", "none"}));
+  auto* means =
+      command.add_option("--mean", mean, "Mean of each channel, of pixels in 0..1, e.g. 0.5,0.5,0.5")
+          ->delimiter(',')
+          ->excludes(named);
+  auto* deviations =
+      command.add_option("--std", std, "Standard deviation of each channel")->delimiter(',')->excludes(named);
   means->needs(deviations);
   deviations->needs(means);
 }
@@ -108,7 +121,8 @@ void NormalizeChoice::resolve(const ren_model* model, int64_t channels) {
       return true;
     };
     if (!numbers("mean", mean) || !numbers("std", std) || mean.size() != std.size())
-      throw CliError(kRefused, fmt::format("the model's metadata '{}' is damaged: '{}'; name --normalize", kNormalizeKey, *text));
+      throw CliError(kRefused, fmt::format("the model's metadata '{}' is damaged: '{}'; name --normalize",
+                                           kNormalizeKey, *text));
     from_model = true;
     return;
   }
@@ -129,7 +143,8 @@ void NormalizeChoice::apply(ren_trainer_options& options) const {
 std::string NormalizeChoice::metadata(int64_t channels) const {
   std::vector<double> m, s;
   if (name.empty()) {
-    for (const float v : mean) m.push_back(std::stod(fmt::format("{}", v)));   // 0.485, not 0.48500001430511475
+    for (const float v : mean)
+      m.push_back(std::stod(fmt::format("{}", v)));  // 0.485, not 0.48500001430511475
     for (const float v : std) s.push_back(std::stod(fmt::format("{}", v)));
   } else if (name == "imagenet") {
     m = {0.485, 0.456, 0.406};
@@ -148,16 +163,22 @@ std::string NormalizeChoice::metadata(int64_t channels) const {
 
 std::string NormalizeChoice::text() const {
   if (!name.empty()) return name;
-  return fmt::format("mean {} std {}{}", fmt::join(mean, ","), fmt::join(std, ","), from_model ? " (from the model)" : "");
+  return fmt::format("mean {} std {}{}", fmt::join(mean, ","), fmt::join(std, ","),
+                     from_model ? " (from the model)" : "");
 }
 
 void LoaderChoice::add(CLI::App& command, bool skip) {
   const std::vector<std::string> policies = skip ? std::vector<std::string>{"fail", "skip", "replace"}
                                                  : std::vector<std::string>{"fail", "replace"};
-  command.add_option("--bad-files", bad_files, fmt::format("What to do with a picture that can't be decoded: {}", fmt::join(policies, ", ")))
-      ->check(CLI::IsMember(policies))->capture_default_str();
+  command
+      .add_option(
+          "--bad-files", bad_files,
+          fmt::format("What to do with a picture that can't be decoded: {}", fmt::join(policies, ", ")))
+      ->check(CLI::IsMember(policies))
+      ->capture_default_str();
   command.add_option("--loader-threads", threads, "Threads that decode pictures; 0: one a processor")
-      ->check(CLI::Range(0, 4096))->capture_default_str();
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
 }
 
 void LoaderChoice::apply(ren_loader_options& options) const {
@@ -166,28 +187,50 @@ void LoaderChoice::apply(ren_loader_options& options) const {
 }
 
 void TrainingChoice::add_memory(CLI::App& command) {
-  command.add_option("--batch", batch, "Pictures a step")->check(CLI::Range(int64_t{1}, int64_t{1} << 24))->capture_default_str();
-  command.add_option("--optimizer", optimizer, "sgd or lars")->check(CLI::IsMember({"sgd", "lars"}))->capture_default_str();
-  command.add_option("--momentum", momentum, "0: none")->check(CLI::Range(0.0, 0.99999))->capture_default_str();
+  command.add_option("--batch", batch, "Pictures a step")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->capture_default_str();
+  command.add_option("--optimizer", optimizer, "sgd or lars")
+      ->check(CLI::IsMember({"sgd", "lars"}))
+      ->capture_default_str();
+  command.add_option("--momentum", momentum, "0: none")
+      ->check(CLI::Range(0.0, 0.99999))
+      ->capture_default_str();
   command.add_option("--ema", ema, "Keep an average of the weights with this decay, e.g. 0.999")
-      ->check(CLI::Range(0.0, 0.9999999))->type_name("DECAY");
-  command.add_option("--loss", losses, "Outputs with a cross entropy and their weights, e.g. logits:1,aux:0.3; default: the first")
+      ->check(CLI::Range(0.0, 0.9999999))
+      ->type_name("DECAY");
+  command
+      .add_option("--loss", losses,
+                  "Outputs with a cross entropy and their weights, e.g. logits:1,aux:0.3; default: the first")
       ->type_name("OUTPUT[:WEIGHT],...");
 }
 
 void TrainingChoice::add_recipe(CLI::App& command) {
-  command.add_option("--epochs", epochs, "Times through the data")->check(CLI::Range(int64_t{1}, int64_t{1} << 40))->capture_default_str();
-  command.add_option("--lr", lr, "Learning rate, at its highest")->check(CLI::PositiveNumber)->capture_default_str();
+  command.add_option("--epochs", epochs, "Times through the data")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str();
+  command.add_option("--lr", lr, "Learning rate, at its highest")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command.add_flag("--nesterov", nesterov, "Nesterov's momentum, as PyTorch has it");
-  command.add_option("--weight-decay", weight_decay, "L2, added to the gradient")->check(CLI::NonNegativeNumber)->capture_default_str();
-  command.add_flag("--decay-weights-only", decay_weights_only, "No weight decay on biases and normalisations");
+  command.add_option("--weight-decay", weight_decay, "L2, added to the gradient")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_flag("--decay-weights-only", decay_weights_only,
+                   "No weight decay on biases and normalisations");
   command.add_option("--schedule", schedule, "constant, step or cosine")
-      ->check(CLI::IsMember({"constant", "step", "cosine"}))->capture_default_str();
-  command.add_option("--warmup-epochs", warmup_epochs, "Epochs of linear rise at the beginning")->check(CLI::NonNegativeNumber);
+      ->check(CLI::IsMember({"constant", "step", "cosine"}))
+      ->capture_default_str();
+  command.add_option("--warmup-epochs", warmup_epochs, "Epochs of linear rise at the beginning")
+      ->check(CLI::NonNegativeNumber);
   command.add_option("--final-lr", final_lr, "Where the cosine ends")->check(CLI::NonNegativeNumber);
-  command.add_option("--step-epochs", step_epochs, "Epochs between two reductions of the step schedule")->check(CLI::PositiveNumber);
-  command.add_option("--gamma", gamma, "Factor of a reduction")->check(CLI::PositiveNumber)->capture_default_str();
-  command.add_option("--label-smoothing", label_smoothing, "As PyTorch's cross_entropy has it")->check(CLI::Range(0.0, 0.99));
+  command.add_option("--step-epochs", step_epochs, "Epochs between two reductions of the step schedule")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--gamma", gamma, "Factor of a reduction")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--label-smoothing", label_smoothing, "As PyTorch's cross_entropy has it")
+      ->check(CLI::Range(0.0, 0.99));
   command.add_option("--seed", seed, "Of shuffling and augmentation")->capture_default_str();
 }
 
@@ -218,7 +261,8 @@ ren_model_info info_of(const ModelHandle& model) {
 }
 
 std::string output_name(const ModelHandle& model, int64_t index) {
-  return text_from([&](char* b, size_t c, size_t* n) { return ren_model_output_name(model.get(), index, b, c, n); });
+  return text_from(
+      [&](char* b, size_t c, size_t* n) { return ren_model_output_name(model.get(), index, b, c, n); });
 }
 
 std::optional<std::string> metadata_of(const ren_model* model, const std::string& key) {
@@ -226,7 +270,8 @@ std::optional<std::string> metadata_of(const ren_model* model, const std::string
   const int32_t status = ren_model_metadata(model, key.c_str(), nullptr, 0, &needed);
   if (status == REN_ERROR_NOT_FOUND) return std::nullopt;
   check(status);
-  return text_from([&](char* b, size_t c, size_t* n) { return ren_model_metadata(model, key.c_str(), b, c, n); });
+  return text_from(
+      [&](char* b, size_t c, size_t* n) { return ren_model_metadata(model, key.c_str(), b, c, n); });
 }
 
 std::vector<std::string> classes_of(const ren_dataset* dataset) {
@@ -234,7 +279,8 @@ std::vector<std::string> classes_of(const ren_dataset* dataset) {
   check(ren_dataset_class_count(dataset, &count));
   std::vector<std::string> classes;
   for (int64_t i = 0; i < count; ++i)
-    classes.push_back(text_from([&](char* b, size_t c, size_t* n) { return ren_dataset_class_name(dataset, i, b, c, n); }));
+    classes.push_back(
+        text_from([&](char* b, size_t c, size_t* n) { return ren_dataset_class_name(dataset, i, b, c, n); }));
   return classes;
 }
 
@@ -254,9 +300,11 @@ void check_writable(const std::string& path, const char* option, uint64_t bytes)
   };
   struct stat status {};
   if (path.empty() || path.back() == '/') refuse("it names no file");
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse("something that is no file has that name");
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    refuse("something that is no file has that name");
   const std::string folder = folder_of(path);
-  if (stat(folder.c_str(), &status) != 0) refuse(fmt::format("folder '{}': {}", folder, std::strerror(errno)));
+  if (stat(folder.c_str(), &status) != 0)
+    refuse(fmt::format("folder '{}': {}", folder, std::strerror(errno)));
   if (!S_ISDIR(status.st_mode)) refuse(fmt::format("'{}' is no folder", folder));
   // Asking is not enough (a read-only file system, quotas): a file is made and removed.
   const std::string probe = fmt::format("{}/.renaissance-probe-{}", folder, getpid());
@@ -266,7 +314,8 @@ void check_writable(const std::string& path, const char* option, uint64_t bytes)
   unlink(probe.c_str());
   struct statvfs room {};
   if (statvfs(folder.c_str(), &room) == 0 && uint64_t(room.f_bavail) * room.f_frsize < bytes)
-    refuse(fmt::format("it takes {}, {} are free", bytes_text(double(bytes)), bytes_text(double(room.f_bavail) * double(room.f_frsize))));
+    refuse(fmt::format("it takes {}, {} are free", bytes_text(double(bytes)),
+                       bytes_text(double(room.f_bavail) * double(room.f_frsize))));
 }
 
 void write_text_file(const std::string& path, const std::string& text) {
@@ -275,7 +324,8 @@ void write_text_file(const std::string& path, const std::string& text) {
   const int problem = errno;
   const bool closed = file != nullptr && std::fclose(file) == 0;
   if (!written || !closed)
-    throw CliError(kFailure, fmt::format("'{}' can't be written: {}", path, std::strerror(written ? errno : problem)));
+    throw CliError(kFailure,
+                   fmt::format("'{}' can't be written: {}", path, std::strerror(written ? errno : problem)));
 }
 
 }  // namespace ren::cli

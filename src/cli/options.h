@@ -27,19 +27,19 @@ struct DeviceChoice {
   int threads = 0;
 
   void add(CLI::App& command);
-  void apply(ren_trainer_options& options) const;   // points into this object
+  void apply(ren_trainer_options& options) const;  // points into this object
 };
 
 // Normalisation: from options, else what the model's metadata says, else the usual.
 struct NormalizeChoice {
   std::string name;
   std::vector<float> mean, std;
-  bool from_model = false, by_default = false;      // after resolve()
+  bool from_model = false, by_default = false;  // after resolve()
 
   void add(CLI::App& command);
   void resolve(const ren_model* model, int64_t channels);
   void apply(ren_trainer_options& options) const;
-  std::string metadata(int64_t channels) const;     // of "renaissance.normalize"
+  std::string metadata(int64_t channels) const;  // of "renaissance.normalize"
   std::string text() const;
 };
 
@@ -55,7 +55,8 @@ struct LoaderChoice {
 // What training is like; `plan` takes the part that decides about memory.
 struct TrainingChoice {
   int64_t batch = 64, epochs = 1;
-  double lr = 0.1, momentum = 0.9, weight_decay = 0, warmup_epochs = 0, final_lr = 0, step_epochs = 0, gamma = 0.1;
+  double lr = 0.1, momentum = 0.9, weight_decay = 0, warmup_epochs = 0, final_lr = 0, step_epochs = 0,
+         gamma = 0.1;
   double label_smoothing = 0, ema = 0;
   bool nesterov = false, decay_weights_only = false;
   std::string optimizer = "sgd", schedule = "constant", losses;
@@ -74,7 +75,7 @@ void add_output(CLI::App& command, Output& output, bool quiet = true);
 // Refuses, before any work, a file that could not be written later: no such folder, no permission,
 // a folder of that name, less room than `bytes`.
 void check_writable(const std::string& path, const char* option, uint64_t bytes);
-uint64_t file_bytes(const std::string& path);       // 0 when unknown
+uint64_t file_bytes(const std::string& path);  // 0 when unknown
 void write_text_file(const std::string& path, const std::string& text);
 
 }  // namespace ren::cli

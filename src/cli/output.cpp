@@ -45,7 +45,8 @@ std::string numbers_text(const ren_progress& p) {
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "-";
   const auto s = int64_t(std::llround(std::min(seconds, 1e9)));
-  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60) : fmt::format("{}:{:02}", s / 60, s % 60);
+  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+                   : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
 std::string percent_text(double share) { return fmt::format("{:.2f} %", 100 * share); }
@@ -70,7 +71,8 @@ void Output::finish() {
     failed_ = true;
     error_ = errno;
   }
-  if (failed_) throw CliError(kFailure, fmt::format("the output could not be written: {}", std::strerror(error_)));
+  if (failed_)
+    throw CliError(kFailure, fmt::format("the output could not be written: {}", std::strerror(error_)));
 }
 
 void Output::event(const nlohmann::json& value) {
@@ -109,9 +111,15 @@ void Output::progress(const std::string& what, const ren_progress& p) {
     if (!is_due(1.0)) return;
     const bool training = p.phase == REN_PHASE_TRAINING;
     const ren_metrics& m = training ? p.training : p.validation;
-    nlohmann::json j = {{"event", training ? "step" : "evaluating"}, {"step", p.step}, {"steps", p.steps},
+    nlohmann::json j = {{"event", training ? "step" : "evaluating"},
+                        {"step", p.step},
+                        {"steps", p.steps},
                         {"images_per_second", p.images_per_second}};
-    if (training) j.update({{"epoch", p.epoch + 1}, {"epochs", p.epochs}, {"learning_rate", p.learning_rate}, {"seconds_left", p.seconds_left}});
+    if (training)
+      j.update({{"epoch", p.epoch + 1},
+                {"epochs", p.epochs},
+                {"learning_rate", p.learning_rate},
+                {"seconds_left", p.seconds_left}});
     if (m.samples > 0) j["loss"] = m.loss;
     event(j);
     return;
@@ -127,7 +135,8 @@ void Output::progress(const std::string& what, const ren_progress& p) {
   std::string text = what + "  ";
   if (used + 10 < width) {
     const size_t cells = std::min<size_t>(30, width - used);
-    const size_t full = p.steps > 0 ? std::min(cells, size_t(double(cells) * double(p.step) / double(p.steps))) : 0;
+    const size_t full =
+        p.steps > 0 ? std::min(cells, size_t(double(cells) * double(p.step) / double(p.steps))) : 0;
     text += "[" + std::string(full, '#') + std::string(cells - full, '.') + "]  ";
   }
   text = (text + numbers).substr(0, width);

@@ -15,18 +15,18 @@ class Output {
  public:
   bool json = false, quiet = false;
 
-  void event(const nlohmann::json& value);      // one line, with --json only
-  void line(const std::string& text);           // without --json and --quiet
-  void result(const std::string& text);         // without --json
-  void raw_json(const std::string& text);       // with --json
-  void note(const std::string& text);           // on standard error, unless quiet
+  void event(const nlohmann::json& value);  // one line, with --json only
+  void line(const std::string& text);       // without --json and --quiet
+  void result(const std::string& text);     // without --json
+  void raw_json(const std::string& text);   // with --json
+  void note(const std::string& text);       // on standard error, unless quiet
 
   // A bar on a terminal; elsewhere a line or an event now and then. `what` begins the line.
   void progress(const std::string& what, const ren_progress& progress);
-  void end_progress();                          // removes the bar
+  void end_progress();  // removes the bar
 
   bool failed() const { return failed_; }
-  void finish();                                // throws CliError when output was lost
+  void finish();  // throws CliError when output was lost
 
  private:
   void write(const std::string& text);
@@ -38,8 +38,8 @@ class Output {
   int error_ = 0;
 };
 
-std::string duration_text(double seconds);      // "1:02:03", "4:05"
-std::string percent_text(double share);         // "81.25 %"
-std::string bytes_text(double bytes);           // "1.5 GB"
+std::string duration_text(double seconds);  // "1:02:03", "4:05"
+std::string percent_text(double share);     // "81.25 %"
+std::string bytes_text(double bytes);       // "1.5 GB"
 
 }  // namespace ren::cli

@@ -37,8 +37,10 @@ struct Plan {
     ren_trainer_options options = REN_TRAINER_OPTIONS_INIT;
     training.apply(options);
     device.apply(options);
-    const auto trainer = make<TrainerHandle>([&](ren_trainer** out) { return ren_trainer_create(loaded.get(), &options, out); });
-    const auto report = make<ReportHandle>([&](ren_report** out) { return ren_trainer_plan(trainer.get(), out); });
+    const auto trainer = make<TrainerHandle>(
+        [&](ren_trainer** out) { return ren_trainer_create(loaded.get(), &options, out); });
+    const auto report =
+        make<ReportHandle>([&](ren_report** out) { return ren_trainer_plan(trainer.get(), out); });
     if (!html.empty()) write_text_file(html, html_of(report));
     show(output, report);
   }
@@ -57,7 +59,8 @@ struct Verify {
     options.device = chosen.device;
     options.precision = chosen.precision;
     options.tolerance = tolerance;
-    const auto report = make<ReportHandle>([&](ren_report** out) { return ren_verify(model.c_str(), golden.c_str(), &options, out); });
+    const auto report = make<ReportHandle>(
+        [&](ren_report** out) { return ren_verify(model.c_str(), golden.c_str(), &options, out); });
     show(output, report);
     int32_t passed = 0;
     check(ren_report_passed(report.get(), &passed));
@@ -89,7 +92,8 @@ struct Export {
     options.inference_form = inference ? 1 : 0;
     options.metadata = pointers.data();
     options.metadata_count = pointers.size();
-    const auto notes = make<ReportHandle>([&](ren_report** r) { return ren_model_export(loaded.get(), out.c_str(), &options, r); });
+    const auto notes = make<ReportHandle>(
+        [&](ren_report** r) { return ren_model_export(loaded.get(), out.c_str(), &options, r); });
     output.event({{"event", "export"}, {"out", out}, {"notes", nlohmann::json::parse(json_of(notes))}});
     output.line(fmt::format("wrote {}", out));
     if (const std::string said = text_of(notes); !said.empty()) output.line(said.substr(0, said.size() - 1));
@@ -113,39 +117,52 @@ struct Doctor {
 
 void add_inspect(CLI::App& app, int&) {
   auto state = std::make_shared<Inspect>();
-  CLI::App* command = app.add_subcommand("inspect", "Show a model: inputs, outputs, operations, and what is trained and why");
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show a model: inputs, outputs, operations, and what is trained and why");
   state->model.add_path(*command);
   state->model.add_globs(*command);
   add_output(*command, state->output, false);
-  command->footer("Examples:\n  renaissance inspect net.onnx\n  renaissance inspect net.onnx --freeze 'layer1.*' --json");
+  command->footer(
+      "Examples:\n  renaissance inspect net.onnx\n  renaissance inspect net.onnx --freeze 'layer1.*' --json");
   command->callback([state] { state->run(); });
 }
 
 void add_plan(CLI::App& app, int&) {
   auto state = std::make_shared<Plan>();
-  CLI::App* command = app.add_subcommand("plan", "Show the memory that training takes: regions, sizes, reuse, largest tensors");
+  CLI::App* command = app.add_subcommand(
+      "plan", "Show the memory that training takes: regions, sizes, reuse, largest tensors");
   state->model.add_path(*command);
   state->model.add_globs(*command);
   state->training.add_memory(*command);
   state->device.add(*command);
-  command->add_option("--html", state->html, "Also write a picture of the plan, a page by itself")->type_name("FILE");
+  command->add_option("--html", state->html, "Also write a picture of the plan, a page by itself")
+      ->type_name("FILE");
   add_output(*command, state->output, false);
-  command->footer("Examples:\n  renaissance plan net.onnx --batch 128\n  renaissance plan net.onnx --device cuda --precision fp16 --html plan.html");
+  command->footer(
+      "Examples:\n  renaissance plan net.onnx --batch 128\n  renaissance plan net.onnx --device cuda "
+      "--precision fp16 --html plan.html");
   command->callback([state] { state->run(); });
 }
 
 void add_verify(CLI::App& app, int& exit_code) {
   auto state = std::make_shared<Verify>();
-  CLI::App* command = app.add_subcommand("verify", "Replay what PyTorch recorded for a model and compare every number");
+  CLI::App* command =
+      app.add_subcommand("verify", "Replay what PyTorch recorded for a model and compare every number");
   command->add_option("MODEL", state->model, "ONNX file")->required();
-  command->add_option("GOLDEN", state->golden, "What PyTorch got: a .golden.safetensors file of the Python helper")->required();
+  command
+      ->add_option("GOLDEN", state->golden,
+                   "What PyTorch got: a .golden.safetensors file of the Python helper")
+      ->required();
   state->device.add(*command);
-  command->add_option("--tolerance", state->tolerance, "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16, 1e-1 in bf16")
+  command
+      ->add_option("--tolerance", state->tolerance,
+                   "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16, 1e-1 in bf16")
       ->check(CLI::PositiveNumber);
   add_output(*command, state->output, false);
-  command->footer("Exit codes: 0 all within bounds, 1 a number differs, 2 refused (with all reasons).\n"
-                  "Examples:\n  renaissance verify net.onnx net.golden.safetensors\n"
-                  "  renaissance verify net.onnx net.golden.safetensors --device cuda --precision fp16");
+  command->footer(
+      "Exit codes: 0 all within bounds, 1 a number differs, 2 refused (with all reasons).\n"
+      "Examples:\n  renaissance verify net.onnx net.golden.safetensors\n"
+      "  renaissance verify net.onnx net.golden.safetensors --device cuda --precision fp16");
   command->callback([state, &exit_code] { exit_code = state->run() ? kOk : kFailure; });
 }
 
@@ -154,9 +171,11 @@ void add_export(CLI::App& app, int&) {
   CLI::App* command = app.add_subcommand("export", "Write a model again: in inference form, with metadata");
   state->model.add_path(*command);
   command->add_option("--out", state->out, "File to write")->required()->type_name("FILE");
-  command->add_flag("--inference", state->inference, "BatchNormalization and Dropout in their inference form");
+  command->add_flag("--inference", state->inference,
+                    "BatchNormalization and Dropout in their inference form");
   command->add_option("--metadata", state->metadata, "Add to the file's metadata; may be repeated")
-      ->type_name("KEY=VALUE")->allow_extra_args(false);
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
   add_output(*command, state->output);
   command->footer("Examples:\n  renaissance export trained.onnx --inference --out deploy.onnx");
   command->callback([state] { state->run(); });

@@ -32,7 +32,9 @@ struct Train {
   LoaderHandle make_loader(const char* split, bool trains) const;
   void announce();
   void fit();
-  static int32_t on_progress(void* user, const ren_progress* p) { return static_cast<Train*>(user)->observe(*p); }
+  static int32_t on_progress(void* user, const ren_progress* p) {
+    return static_cast<Train*>(user)->observe(*p);
+  }
   int32_t observe(const ren_progress& p);
   void report_bad_files(const LoaderHandle& from, const char* split);
   void write_model(const std::string& path, bool averaged);
@@ -41,14 +43,15 @@ struct Train {
   ren_model_info info_ = REN_MODEL_INFO_INIT;
   DatasetHandle dataset_;
   std::vector<std::string> classes_;
-  int64_t training_size_ = 0, validation_size_ = 0;   // 0: no validation
+  int64_t training_size_ = 0, validation_size_ = 0;  // 0: no validation
   TrainerHandle trainer_;
   LoaderHandle training_, validation_;
   ren_progress last_ = REN_PROGRESS_INIT;
 };
 
 nlohmann::json json_of(const ren_metrics& m) {
-  return {{"loss", m.loss}, {"top1", m.top1}, {"top5", m.top5}, {"samples", m.samples}, {"skipped", m.skipped}, {"seconds", m.seconds}};
+  return {{"loss", m.loss},       {"top1", m.top1},       {"top5", m.top5},
+          {"samples", m.samples}, {"skipped", m.skipped}, {"seconds", m.seconds}};
 }
 
 void Train::check_outputs() const {
@@ -60,14 +63,17 @@ void Train::check_outputs() const {
   }
   // weights, momentum and average
   if (!checkpoint.empty()) check_writable(checkpoint, "--checkpoint", 3 * size);
-  if (checkpoint_every > 0 && checkpoint.empty()) throw CliError(kRefused, "--checkpoint-every needs --checkpoint");
-  if (training.schedule == "step" && training.step_epochs <= 0) throw CliError(kRefused, "--schedule step needs --step-epochs");
+  if (checkpoint_every > 0 && checkpoint.empty())
+    throw CliError(kRefused, "--checkpoint-every needs --checkpoint");
+  if (training.schedule == "step" && training.step_epochs <= 0)
+    throw CliError(kRefused, "--schedule step needs --step-epochs");
 }
 
 void Train::open_data() {
   ren_dataset_options options = REN_DATASET_OPTIONS_INIT;
   if (!validation.empty()) options.validation_uri = validation.c_str();
-  dataset_ = make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open(data.c_str(), &options, d); });
+  dataset_ =
+      make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open(data.c_str(), &options, d); });
   classes_ = classes_of(dataset_.get());
   check(ren_dataset_size(dataset_.get(), "train", &training_size_));
   const int32_t status = ren_dataset_size(dataset_.get(), "val", &validation_size_);
@@ -75,7 +81,9 @@ void Train::open_data() {
   int64_t warnings = 0;
   check(ren_dataset_warning_count(dataset_.get(), &warnings));
   for (int64_t i = 0; i < warnings; ++i)
-    output.note("warning: " + text_from([&](char* b, size_t c, size_t* n) { return ren_dataset_warning(dataset_.get(), i, b, c, n); }));
+    output.note("warning: " + text_from([&](char* b, size_t c, size_t* n) {
+                  return ren_dataset_warning(dataset_.get(), i, b, c, n);
+                }));
 }
 
 void Train::check_classes() const {
@@ -86,8 +94,11 @@ void Train::check_classes() const {
     ren_output_info o = REN_OUTPUT_INFO_INIT;
     check(ren_model_output_info(model_.get(), i, &o));
     if (o.channels != int64_t(classes_.size()))
-      throw CliError(kRefused, fmt::format("the data has {} classes, the model's output '{}' has {}: export the model with {} outputs",
-                                           classes_.size(), output_name(model_, i), o.channels, classes_.size()));
+      throw CliError(
+          kRefused,
+          fmt::format(
+              "the data has {} classes, the model's output '{}' has {}: export the model with {} outputs",
+              classes_.size(), output_name(model_, i), o.channels, classes_.size()));
   }
 }
 
@@ -120,48 +131,74 @@ void Train::make_trainer() {
 }
 
 void Train::announce() {
-  const std::string name = text_from([&](char* b, size_t c, size_t* n) { return ren_trainer_device_name(trainer_.get(), b, c, n); });
+  const std::string name = text_from(
+      [&](char* b, size_t c, size_t* n) { return ren_trainer_device_name(trainer_.get(), b, c, n); });
   ren_position position = REN_POSITION_INIT;
   check(ren_trainer_position(trainer_.get(), &position));
-  output.event({{"event", "start"}, {"model", model.path}, {"data", data}, {"classes", classes_}, {"training_images", training_size_},
-                {"validation_images", validation_size_}, {"device", name}, {"precision", device.precision}, {"batch", training.batch},
-                {"epochs", training.epochs}, {"trained_elements", info_.trained_elements}, {"normalize", normalize.text()},
+  output.event({{"event", "start"},
+                {"model", model.path},
+                {"data", data},
+                {"classes", classes_},
+                {"training_images", training_size_},
+                {"validation_images", validation_size_},
+                {"device", name},
+                {"precision", device.precision},
+                {"batch", training.batch},
+                {"epochs", training.epochs},
+                {"trained_elements", info_.trained_elements},
+                {"normalize", normalize.text()},
                 {"steps_done", position.steps}});
   output.line(fmt::format("model     {}, {} trained values", model.path, info_.trained_elements));
-  output.line(fmt::format("data      {}: {} pictures of {} classes, {}", data, training_size_, classes_.size(),
+  output.line(fmt::format("data      {}: {} pictures of {} classes, {}", data, training_size_,
+                          classes_.size(),
                           validation_size_ > 0 ? fmt::format("{} for validation", validation_size_)
                                                : std::string("none for validation (--val names some)")));
-  output.line(fmt::format("input     {}x{}x{}, augmentation {}, normalisation {}", info_.channels, info_.height, info_.width, augment, normalize.text()));
+  output.line(fmt::format("input     {}x{}x{}, augmentation {}, normalisation {}", info_.channels,
+                          info_.height, info_.width, augment, normalize.text()));
   output.line(fmt::format("device    {}, {}", name, device.precision));
-  if (position.steps > 0) output.line(fmt::format("resumed   epoch {}, after {} steps", position.epoch + 1, position.steps));
+  if (position.steps > 0)
+    output.line(fmt::format("resumed   epoch {}, after {} steps", position.epoch + 1, position.steps));
 }
 
 int32_t Train::observe(const ren_progress& p) {
   try {
     switch (p.phase) {
-      case REN_PHASE_TRAINING: output.progress(fmt::format("epoch {}/{}", p.epoch + 1, p.epochs), p); break;
-      case REN_PHASE_EVALUATING: output.progress("evaluating", p); break;
-      case REN_PHASE_CHECKPOINT: output.event({{"event", "checkpoint"}, {"file", checkpoint}}); break;
+      case REN_PHASE_TRAINING:
+        output.progress(fmt::format("epoch {}/{}", p.epoch + 1, p.epochs), p);
+        break;
+      case REN_PHASE_EVALUATING:
+        output.progress("evaluating", p);
+        break;
+      case REN_PHASE_CHECKPOINT:
+        output.event({{"event", "checkpoint"}, {"file", checkpoint}});
+        break;
       case REN_PHASE_EPOCH_DONE: {
-        nlohmann::json j = {{"event", "epoch"}, {"epoch", p.epoch + 1}, {"epochs", p.epochs}, {"learning_rate", p.learning_rate},
-                            {"images_per_second", p.images_per_second}, {"training", json_of(p.training)}};
+        nlohmann::json j = {{"event", "epoch"},
+                            {"epoch", p.epoch + 1},
+                            {"epochs", p.epochs},
+                            {"learning_rate", p.learning_rate},
+                            {"images_per_second", p.images_per_second},
+                            {"training", json_of(p.training)}};
         if (p.validation.samples > 0) j["validation"] = json_of(p.validation);
         output.event(j);
-        std::string text = fmt::format("epoch {:>{}}/{}  loss {:.4f}  top-1 {:>7}", p.epoch + 1, std::to_string(p.epochs).size(), p.epochs,
-                                       p.training.loss, percent_text(p.training.top1));
+        std::string text = fmt::format("epoch {:>{}}/{}  loss {:.4f}  top-1 {:>7}", p.epoch + 1,
+                                       std::to_string(p.epochs).size(), p.epochs, p.training.loss,
+                                       percent_text(p.training.top1));
         if (p.validation.samples > 0)
-          text += fmt::format("  |  validation loss {:.4f}  top-1 {:>7}  top-5 {:>7}", p.validation.loss, percent_text(p.validation.top1),
-                              percent_text(p.validation.top5));
-        text += fmt::format("  |  {}  {:.0f} images/s", duration_text(p.training.seconds), p.images_per_second);
+          text += fmt::format("  |  validation loss {:.4f}  top-1 {:>7}  top-5 {:>7}", p.validation.loss,
+                              percent_text(p.validation.top1), percent_text(p.validation.top5));
+        text +=
+            fmt::format("  |  {}  {:.0f} images/s", duration_text(p.training.seconds), p.images_per_second);
         if (p.training.skipped > 0) text += fmt::format("  {} steps skipped", p.training.skipped);
         output.line(text);
         break;
       }
-      default: break;
+      default:
+        break;
     }
     return 0;
   } catch (const std::exception&) {
-    return 1;   // nothing may be thrown through the library
+    return 1;  // nothing may be thrown through the library
   }
 }
 
@@ -172,7 +209,8 @@ void Train::fit() {
   int32_t status;
   {
     StopScope scope(trainer_.get());
-    status = ren_trainer_fit(trainer_.get(), training_.get(), validation_.get(), &o, &last_, on_progress, this);
+    status =
+        ren_trainer_fit(trainer_.get(), training_.get(), validation_.get(), &o, &last_, on_progress, this);
   }
   output.end_progress();
   if (status == REN_ERROR_CANCELLED) {
@@ -188,21 +226,26 @@ void Train::report_bad_files(const LoaderHandle& from, const char* split) {
   check(ren_loader_get_info(from.get(), &info));
   if (info.bad_files == 0 && info.damaged_files == 0) return;
   const auto report = make<ReportHandle>([&](ren_report** r) { return ren_loader_report(from.get(), r); });
-  output.event({{"event", "bad_files"}, {"split", split}, {"report", nlohmann::json::parse(cli::json_of(report))}});
+  output.event(
+      {{"event", "bad_files"}, {"split", split}, {"report", nlohmann::json::parse(cli::json_of(report))}});
   const std::string text = text_of(report);
-  output.note(fmt::format("{} of the {} pictures:\n{}", info.bad_files + info.damaged_files, split, text.substr(0, text.size() - 1)));
+  output.note(fmt::format("{} of the {} pictures:\n{}", info.bad_files + info.damaged_files, split,
+                          text.substr(0, text.size() - 1)));
 }
 
 void Train::write_model(const std::string& path, bool averaged) {
-  const std::string classes = nlohmann::json(classes_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string classes =
+      nlohmann::json(classes_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string normalization = normalize.metadata(info_.channels);
-  const char* const metadata[] = {"renaissance.classes", classes.c_str(), "renaissance.normalize", normalization.c_str()};
+  const char* const metadata[] = {"renaissance.classes", classes.c_str(), "renaissance.normalize",
+                                  normalization.c_str()};
   ren_export_options o = REN_EXPORT_OPTIONS_INIT;
   o.metadata = metadata;
   o.metadata_count = 4;
   o.use_ema = averaged ? 1 : 0;
   o.inference_form = inference ? 1 : 0;
-  const auto notes = make<ReportHandle>([&](ren_report** r) { return ren_trainer_export(trainer_.get(), path.c_str(), &o, r); });
+  const auto notes = make<ReportHandle>(
+      [&](ren_report** r) { return ren_trainer_export(trainer_.get(), path.c_str(), &o, r); });
   output.line(fmt::format("wrote     {}{}", path, averaged ? " (averaged weights)" : ""));
   if (const std::string said = text_of(notes); !said.empty()) output.note(said.substr(0, said.size() - 1));
 }
@@ -211,7 +254,10 @@ void Train::run() {
   check_outputs();
   model_ = model.load();
   info_ = info_of(model_);
-  if (info_.trained_elements == 0) throw CliError(kRefused, "nothing in this model is trained: `renaissance inspect` says why, --train names what to train");
+  if (info_.trained_elements == 0)
+    throw CliError(
+        kRefused,
+        "nothing in this model is trained: `renaissance inspect` says why, --train names what to train");
   open_data();
   check_classes();
   training.batch = std::min(training.batch, training_size_);
@@ -229,8 +275,9 @@ void Train::run() {
   if (last_.validation.samples > 0) done["validation"] = json_of(last_.validation);
   output.event(done);
   if (last_.validation.samples > 0)
-    output.result(fmt::format("top-1     {} of {} validation pictures, loss {:.4f}", percent_text(last_.validation.top1),
-                              last_.validation.samples, last_.validation.loss));
+    output.result(fmt::format("top-1     {} of {} validation pictures, loss {:.4f}",
+                              percent_text(last_.validation.top1), last_.validation.samples,
+                              last_.validation.loss));
   output.finish();
 }
 
@@ -240,32 +287,51 @@ void add_train(CLI::App& app, int&) {
   auto state = std::make_shared<Train>();
   CLI::App* command = app.add_subcommand("train", "Train a model on pictures and write the trained file");
   state->model.add_path(*command);
-  command->add_option("--data", state->data, "Folder or zip of class folders, with train/ and val/ or without")->required()->type_name("URI");
-  command->add_option("--val", state->validation, "Pictures for validation, where the data has none or others are wanted")->type_name("URI");
+  command
+      ->add_option("--data", state->data, "Folder or zip of class folders, with train/ and val/ or without")
+      ->required()
+      ->type_name("URI");
+  command
+      ->add_option("--val", state->validation,
+                   "Pictures for validation, where the data has none or others are wanted")
+      ->type_name("URI");
   command->add_option("--out", state->out, "ONNX file to write")->required()->type_name("FILE");
-  command->add_option("--out-ema", state->out_ema, "ONNX file with the averaged weights (--ema)")->type_name("FILE");
-  command->add_flag("--inference", state->inference, "Write BatchNormalization and Dropout in their inference form");
+  command->add_option("--out-ema", state->out_ema, "ONNX file with the averaged weights (--ema)")
+      ->type_name("FILE");
+  command->add_flag("--inference", state->inference,
+                    "Write BatchNormalization and Dropout in their inference form");
   state->training.add_recipe(*command);
   state->training.add_memory(*command);
-  command->add_option("--augment", state->augment,
-                      "none, auto, or a list of flip[:P], pad-crop[:PIXELS], random-resized-crop[:MIN[-MAX]], center-crop[:SHORT], bicubic")
+  command
+      ->add_option("--augment", state->augment,
+                   "none, auto, or a list of flip[:P], pad-crop[:PIXELS], random-resized-crop[:MIN[-MAX]], "
+                   "center-crop[:SHORT], bicubic")
       ->capture_default_str();
   state->normalize.add(*command);
   command->add_flag("--drop-last", state->drop_last, "Leave out an epoch's last batch when it isn't full");
   state->model.add_globs(*command);
-  command->add_option("--checkpoint", state->checkpoint, "File to write after each epoch and when stopped")->type_name("FILE");
-  command->add_option("--checkpoint-every", state->checkpoint_every, "Write the checkpoint after so many steps, too")
-      ->check(CLI::NonNegativeNumber)->type_name("STEPS");
-  command->add_option("--resume", state->resume, "Go on from a checkpoint, with the same options")->type_name("FILE");
+  command->add_option("--checkpoint", state->checkpoint, "File to write after each epoch and when stopped")
+      ->type_name("FILE");
+  command
+      ->add_option("--checkpoint-every", state->checkpoint_every,
+                   "Write the checkpoint after so many steps, too")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("STEPS");
+  command->add_option("--resume", state->resume, "Go on from a checkpoint, with the same options")
+      ->type_name("FILE");
   state->device.add(*command);
   state->loader.add(*command);
   add_output(*command, state->output);
-  command->footer("Ctrl-C finishes the step, writes the checkpoint (--checkpoint) and exits with 130; twice ends at once.\n"
-                  "Examples:\n"
-                  "  renaissance train net.onnx --data pictures.zip --epochs 30 --batch 64 --lr 0.05 --nesterov \\\n"
-                  "      --weight-decay 5e-4 --schedule cosine --augment random-resized-crop,flip --out trained.onnx\n"
-                  "  renaissance train net.onnx --data pictures/ --freeze 'layer1.*' --epochs 5 --lr 0.01 --out tuned.onnx\n"
-                  "  renaissance train net.onnx --data pictures/ --epochs 90 --checkpoint net.ckpt --resume net.ckpt --out trained.onnx");
+  command->footer(
+      "Ctrl-C finishes the step, writes the checkpoint (--checkpoint) and exits with 130; twice ends at "
+      "once.\n"
+      "Examples:\n"
+      "  renaissance train net.onnx --data pictures.zip --epochs 30 --batch 64 --lr 0.05 --nesterov \\\n"
+      "      --weight-decay 5e-4 --schedule cosine --augment random-resized-crop,flip --out trained.onnx\n"
+      "  renaissance train net.onnx --data pictures/ --freeze 'layer1.*' --epochs 5 --lr 0.01 --out "
+      "tuned.onnx\n"
+      "  renaissance train net.onnx --data pictures/ --epochs 90 --checkpoint net.ckpt --resume net.ckpt "
+      "--out trained.onnx");
   command->callback([state] { state->run(); });
 }
 

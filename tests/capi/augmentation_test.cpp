@@ -27,9 +27,10 @@ TEST(AugmentationText, IsUnderstood) {
 }
 
 TEST(AugmentationText, NonsenseIsRefused) {
-  for (const char* text : {"", ",", "flop", "flip:", "flip:x", "flip:1.5", "flip:nan", "pad-crop:2.5", "pad-crop:-1", "pad-crop:1e30",
-                           "none,flip", "auto:3", "pad-crop,random-resized-crop", "random-resized-crop:0.1-0.2-0.3",
-                           "random-resized-crop:0.9-0.1", "center-crop:big"})
+  for (const char* text :
+       {"", ",", "flop", "flip:", "flip:x", "flip:1.5", "flip:nan", "pad-crop:2.5", "pad-crop:-1",
+        "pad-crop:1e30", "none,flip", "auto:3", "pad-crop,random-resized-crop",
+        "random-resized-crop:0.1-0.2-0.3", "random-resized-crop:0.9-0.1", "center-crop:big"})
     EXPECT_THROW(parse_augmentation(text, 32, 32), Error) << text;
 }
 

@@ -16,33 +16,33 @@
 
 static int failures = 0;
 
-static void expect(int good, const char *what) {
+static void expect(int good, const char* what) {
   if (!good) {
     printf("FAILED: %s (last error: %s)\n", what, ren_last_error_message());
     ++failures;
   }
 }
 
-static int32_t fill(void *user, int64_t epoch, int64_t first, int64_t count, void *images, int32_t *labels) {
-  float *pixels = (float *)images;
-  int64_t i, size = *(const int64_t *)user;
+static int32_t fill(void* user, int64_t epoch, int64_t first, int64_t count, void* images, int32_t* labels) {
+  float* pixels = (float*)images;
+  int64_t i, size = *(const int64_t*)user;
   (void)epoch;
   for (i = 0; i < count * size; ++i) pixels[i] = (float)((first + i) % 7) / 7.0f;
   for (i = 0; i < count; ++i) labels[i] = (int32_t)((first + i) % 10);
   return 0;
 }
 
-static int32_t watch(void *user, const ren_progress *progress) {
-  if (progress->phase == REN_PHASE_TRAINING) ++*(int *)user;
+static int32_t watch(void* user, const ren_progress* progress) {
+  if (progress->phase == REN_PHASE_TRAINING) ++*(int*)user;
   return 0;
 }
 
-static void train(const ren_model *model, const ren_model_info *info) {
+static void train(const ren_model* model, const ren_model_info* info) {
   ren_trainer_options options = REN_TRAINER_OPTIONS_INIT;
   ren_source_options source = REN_SOURCE_OPTIONS_INIT;
   ren_progress last = REN_PROGRESS_INIT;
-  ren_trainer *trainer = NULL;
-  ren_loader *loader = NULL;
+  ren_trainer* trainer = NULL;
+  ren_loader* loader = NULL;
   int64_t size = info->channels * info->height * info->width;
   int steps = 0;
   options.batch = 4;
@@ -55,7 +55,8 @@ static void train(const ren_model *model, const ren_model_info *info) {
   source.channels = info->channels;
   source.height = info->height;
   source.width = info->width;
-  expect(ren_loader_create_from_callback(&source, &loader, fill, &size) == REN_OK, "ren_loader_create_from_callback");
+  expect(ren_loader_create_from_callback(&source, &loader, fill, &size) == REN_OK,
+         "ren_loader_create_from_callback");
   expect(ren_trainer_fit(trainer, loader, NULL, NULL, &last, watch, &steps) == REN_OK, "ren_trainer_fit");
   expect(steps == 3, "three steps");
   expect(last.training.samples == 12, "twelve samples");
@@ -63,19 +64,20 @@ static void train(const ren_model *model, const ren_model_info *info) {
   ren_loader_destroy(loader);
 }
 
-int main(int argc, char **argv) {
-  ren_model *model = NULL;
+int main(int argc, char** argv) {
+  ren_model* model = NULL;
   ren_model_info info = REN_MODEL_INFO_INIT;
-  char *name = NULL;
+  char* name = NULL;
   size_t needed = 0;
   if (argc != 2) return 2;
-  expect(ren_model_load("no such file.onnx", NULL, &model) == REN_ERROR_NOT_FOUND, "a missing file is NOT_FOUND");
+  expect(ren_model_load("no such file.onnx", NULL, &model) == REN_ERROR_NOT_FOUND,
+         "a missing file is NOT_FOUND");
   expect(model == NULL, "nothing was written");
   expect(strstr(ren_last_error_message(), "no such file.onnx") != NULL, "the message names the file");
   expect(ren_model_load(argv[1], NULL, &model) == REN_OK, "ren_model_load");
   expect(ren_model_get_info(model, &info) == REN_OK, "ren_model_get_info");
   expect(ren_model_output_name(model, 0, NULL, 0, &needed) == REN_OK, "size of a name");
-  name = (char *)malloc(needed);
+  name = (char*)malloc(needed);
   expect(ren_model_output_name(model, 0, name, needed, NULL) == REN_OK, "a name");
   expect(name != NULL && strlen(name) + 1 == needed, "its length");
   free(name);

@@ -51,7 +51,8 @@ std::vector<Call> all_null() {
       {"ren_dataset_warning_count", [] { return ren_dataset_warning_count(nullptr, nullptr); }},
       {"ren_dataset_warning", [] { return ren_dataset_warning(nullptr, 0, nullptr, 0, nullptr); }},
       {"ren_loader_create", [] { return ren_loader_create(nullptr, nullptr, nullptr, nullptr); }},
-      {"ren_loader_create_from_callback", [] { return ren_loader_create_from_callback(nullptr, nullptr, nullptr, nullptr); }},
+      {"ren_loader_create_from_callback",
+       [] { return ren_loader_create_from_callback(nullptr, nullptr, nullptr, nullptr); }},
       {"ren_loader_get_info", [] { return ren_loader_get_info(nullptr, nullptr); }},
       {"ren_loader_report", [] { return ren_loader_report(nullptr, nullptr); }},
       {"ren_loader_start_epoch", [] { return ren_loader_start_epoch(nullptr, 0, 0); }},
@@ -62,11 +63,14 @@ std::vector<Call> all_null() {
       {"ren_trainer_step", [] { return ren_trainer_step(nullptr, nullptr, 0.1, nullptr); }},
       {"ren_trainer_evaluate_batch", [] { return ren_trainer_evaluate_batch(nullptr, nullptr, nullptr); }},
       {"ren_trainer_predict", [] { return ren_trainer_predict(nullptr, nullptr, nullptr, nullptr, 0); }},
-      {"ren_trainer_fit", [] { return ren_trainer_fit(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); }},
-      {"ren_trainer_evaluate", [] { return ren_trainer_evaluate(nullptr, nullptr, nullptr, nullptr, nullptr); }},
+      {"ren_trainer_fit",
+       [] { return ren_trainer_fit(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); }},
+      {"ren_trainer_evaluate",
+       [] { return ren_trainer_evaluate(nullptr, nullptr, nullptr, nullptr, nullptr); }},
       {"ren_trainer_request_stop", [] { return ren_trainer_request_stop(nullptr); }},
       {"ren_trainer_position", [] { return ren_trainer_position(nullptr, nullptr); }},
-      {"ren_trainer_tensor_get", [] { return ren_trainer_tensor_get(nullptr, nullptr, 0, nullptr, 0, nullptr); }},
+      {"ren_trainer_tensor_get",
+       [] { return ren_trainer_tensor_get(nullptr, nullptr, 0, nullptr, 0, nullptr); }},
       {"ren_trainer_tensor_set", [] { return ren_trainer_tensor_set(nullptr, nullptr, 0, nullptr, 0); }},
       {"ren_trainer_checkpoint_save", [] { return ren_trainer_checkpoint_save(nullptr, nullptr); }},
       {"ren_trainer_checkpoint_load", [] { return ren_trainer_checkpoint_load(nullptr, nullptr); }},
@@ -79,7 +83,7 @@ std::vector<Call> all_null() {
 TEST(Misuse, NullEverywhereIsAnInvalidArgument) {
   for (const Call& call : all_null()) {
     EXPECT_EQ(call.run(), REN_ERROR_INVALID_ARGUMENT) << call.name;
-    if (std::string(call.name) == "ren_trainer_request_stop") continue;   // for signal handlers: no text
+    if (std::string(call.name) == "ren_trainer_request_stop") continue;  // for signal handlers: no text
     EXPECT_NE(std::string(ren_last_error_message()).find("NULL"), std::string::npos) << call.name;
     EXPECT_EQ(ren_last_error_code(), REN_ERROR_INVALID_ARGUMENT) << call.name;
   }
@@ -89,8 +93,9 @@ TEST(Misuse, NullEverywhereIsAnInvalidArgument) {
 TEST(Misuse, NoFunctionIsLeftOut) {
   std::set<std::string> tried;
   for (const Call& call : all_null()) tried.insert(call.name);
-  const std::set<std::string> others = {"ren_abi_version",      "ren_version",         "ren_status_name",      "ren_last_error_code",
-                                        "ren_last_error_message", "ren_last_error_op", "ren_last_error_node", "ren_set_compute_threads"};
+  const std::set<std::string> others = {
+      "ren_abi_version",        "ren_version",       "ren_status_name",     "ren_last_error_code",
+      "ren_last_error_message", "ren_last_error_op", "ren_last_error_node", "ren_set_compute_threads"};
   std::FILE* file = std::fopen(REN_SOURCE_DIR "/include/renaissance_c.h", "r");
   ASSERT_NE(file, nullptr);
   char line[512];
@@ -121,13 +126,13 @@ TEST(Misuse, AnotherKindOfHandleIsNoticed) {
   ren_trainer* const wrong = reinterpret_cast<ren_trainer*>(model.get());
   EXPECT_EQ(ren_trainer_checkpoint_save(wrong, "/tmp/x"), REN_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(ren_trainer_request_stop(wrong), REN_ERROR_INVALID_ARGUMENT);
-  ren_trainer_destroy(wrong);   // leaves it alone
+  ren_trainer_destroy(wrong);  // leaves it alone
   EXPECT_GT(info_of(model).tensors, 0);
 }
 
 TEST(Misuse, SizesOfStructsAreChecked) {
   const ModelPtr model = load_model();
-  ren_model_info info{};   // no INIT
+  ren_model_info info{};  // no INIT
   EXPECT_EQ(ren_model_get_info(model.get(), &info), REN_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(std::string(ren_last_error_message()).find("INIT"), std::string::npos);
   info.struct_size = 4;
@@ -162,8 +167,9 @@ TEST(Misuse, TextBuffers) {
   EXPECT_OK(ren_model_input_name(model.get(), exact.data(), exact.size(), nullptr));
   EXPECT_EQ(exact.back(), '\0');
   size_t again = 0;
-  EXPECT_EQ(ren_model_input_name(model.get(), small.data(), small.size(), &again), REN_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(again, needed);        // the one thing that a failed call writes
+  EXPECT_EQ(ren_model_input_name(model.get(), small.data(), small.size(), &again),
+            REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(again, needed);  // the one thing that a failed call writes
   EXPECT_EQ(small, std::vector<char>(needed - 1, 'x'));
 }
 
@@ -219,7 +225,8 @@ TEST(Misuse, BatchesThatDoNotFit) {
   const auto refused = [&](auto&& change) {
     ren_batch b = good.batch;
     change(b);
-    EXPECT_EQ(ren_trainer_step(trainer.get(), &b, 0.01, &result), REN_ERROR_INVALID_ARGUMENT) << ren_last_error_message();
+    EXPECT_EQ(ren_trainer_step(trainer.get(), &b, 0.01, &result), REN_ERROR_INVALID_ARGUMENT)
+        << ren_last_error_message();
     // and the next call works
     EXPECT_OK(ren_trainer_step(trainer.get(), &good.batch, 0.01, &result));
   };
@@ -238,7 +245,7 @@ TEST(Misuse, BatchesThatDoNotFit) {
   EXPECT_EQ(ren_trainer_step(trainer.get(), &good.batch, -1, &result), REN_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(ren_trainer_step(trainer.get(), &good.batch, std::nan(""), &result), REN_ERROR_INVALID_ARGUMENT);
   Pushed labels(info, 4);
-  labels.labels[2] = 10;   // ten classes
+  labels.labels[2] = 10;  // ten classes
   EXPECT_EQ(ren_trainer_step(trainer.get(), &labels.batch, 0.01, &result), REN_ERROR_INVALID_DATA);
   EXPECT_OK(ren_trainer_step(trainer.get(), &good.batch, 0.01, nullptr));
 }
@@ -246,18 +253,28 @@ TEST(Misuse, BatchesThatDoNotFit) {
 TEST(Misuse, TensorsByWrongNameKindAndCount) {
   const ModelPtr model = load_model();
   const TrainerPtr trainer = make_trainer(model, small_options());
-  const std::string weight = tensor_name(model, REN_ROLE_PARAMETER), statistic = tensor_name(model, REN_ROLE_BUFFER);
+  const std::string weight = tensor_name(model, REN_ROLE_PARAMETER),
+                    statistic = tensor_name(model, REN_ROLE_BUFFER);
   float values[1] = {0};
   size_t needed = 0;
-  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), "gone", REN_TENSOR_PARAMETER, nullptr, 0, &needed), REN_ERROR_NOT_FOUND);
-  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), weight.c_str(), 77, nullptr, 0, &needed), REN_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), weight.c_str(), REN_TENSOR_STATISTIC, nullptr, 0, &needed), REN_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), statistic.c_str(), REN_TENSOR_PARAMETER, nullptr, 0, &needed), REN_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), weight.c_str(), REN_TENSOR_EMA, nullptr, 0, &needed), REN_ERROR_INVALID_STATE);
-  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), weight.c_str(), REN_TENSOR_PARAMETER, values, 1, &needed), REN_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(ren_trainer_tensor_set(trainer.get(), weight.c_str(), REN_TENSOR_PARAMETER, values, 1), REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), "gone", REN_TENSOR_PARAMETER, nullptr, 0, &needed),
+            REN_ERROR_NOT_FOUND);
+  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), weight.c_str(), 77, nullptr, 0, &needed),
+            REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), weight.c_str(), REN_TENSOR_STATISTIC, nullptr, 0, &needed),
+            REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(
+      ren_trainer_tensor_get(trainer.get(), statistic.c_str(), REN_TENSOR_PARAMETER, nullptr, 0, &needed),
+      REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), weight.c_str(), REN_TENSOR_EMA, nullptr, 0, &needed),
+            REN_ERROR_INVALID_STATE);
+  EXPECT_EQ(ren_trainer_tensor_get(trainer.get(), weight.c_str(), REN_TENSOR_PARAMETER, values, 1, &needed),
+            REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ren_trainer_tensor_set(trainer.get(), weight.c_str(), REN_TENSOR_PARAMETER, values, 1),
+            REN_ERROR_INVALID_ARGUMENT);
   std::vector<float> right(needed);
-  EXPECT_EQ(ren_trainer_tensor_set(trainer.get(), weight.c_str(), REN_TENSOR_GRADIENT, right.data(), needed), REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ren_trainer_tensor_set(trainer.get(), weight.c_str(), REN_TENSOR_GRADIENT, right.data(), needed),
+            REN_ERROR_INVALID_ARGUMENT);
   EXPECT_OK(ren_trainer_tensor_set(trainer.get(), weight.c_str(), REN_TENSOR_MOMENTUM, right.data(), needed));
 }
 
@@ -326,13 +343,13 @@ TEST(Errors, BelongToTheirThread) {
 
 TEST(Errors, StayUntilTheNextFailure) {
   std::thread([] {
-    EXPECT_EQ(ren_last_error_code(), REN_OK);   // a new thread has none
+    EXPECT_EQ(ren_last_error_code(), REN_OK);  // a new thread has none
     EXPECT_STREQ(ren_last_error_message(), "");
   }).join();
   ren_model* missing = nullptr;
   EXPECT_EQ(ren_model_load("missing.onnx", nullptr, &missing), REN_ERROR_NOT_FOUND);
   const ModelPtr model = load_model();
-  EXPECT_EQ(ren_last_error_code(), REN_ERROR_NOT_FOUND);   // success leaves it alone
+  EXPECT_EQ(ren_last_error_code(), REN_ERROR_NOT_FOUND);  // success leaves it alone
 }
 
 }  // namespace

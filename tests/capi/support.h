@@ -12,8 +12,12 @@
 
 namespace ren::test {
 
-inline std::string example_model() { return std::string(REN_SOURCE_DIR) + "/examples/quickstart/shapes_cnn.onnx"; }
-inline std::string parity_file(const std::string& name) { return std::string(REN_FIXTURES) + "/parity/" + name; }
+inline std::string example_model() {
+  return std::string(REN_SOURCE_DIR) + "/examples/quickstart/shapes_cnn.onnx";
+}
+inline std::string parity_file(const std::string& name) {
+  return std::string(REN_FIXTURES) + "/parity/" + name;
+}
 
 struct ModelDelete {
   void operator()(ren_model* m) const { ren_model_destroy(m); }
@@ -87,14 +91,16 @@ struct Stream {
   ren_model_info info;
   int64_t calls = 0, fail_at = -1;
 
-  static int32_t fill(void* user, int64_t epoch, int64_t first, int64_t count, void* images, int32_t* labels) {
+  static int32_t fill(void* user, int64_t epoch, int64_t first, int64_t count, void* images,
+                      int32_t* labels) {
     auto& self = *static_cast<Stream*>(user);
     if (self.calls++ == self.fail_at) return 7;
     const int64_t size = self.info.channels * self.info.height * self.info.width;
     for (int64_t i = 0; i < count; ++i) {
       uint32_t state = uint32_t(epoch * 7919 + first + i + 1);
       for (int64_t k = 0; k < size; ++k)
-        static_cast<float*>(images)[i * size + k] = float((state = state * 1664525u + 1013904223u) >> 20) / 4096.0f;
+        static_cast<float*>(images)[i * size + k] =
+            float((state = state * 1664525u + 1013904223u) >> 20) / 4096.0f;
       labels[i] = int32_t((first + i) % 10);
     }
     return 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training through the C API: steps, streams, checkpoints, stops, export.
+#include <unistd.h>
 #include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
-#include <unistd.h>
 
 #include "capi/support.h"
 
@@ -50,10 +50,12 @@ TEST(Training, LayoutsOfABatchAreTheSamePictures) {
   for (int64_t n = 0; n < 4; ++n)
     for (int64_t c = 0; c < info.channels; ++c)
       for (int64_t p = 0; p < pixels; ++p)
-        interleaved.images[size_t((n * pixels + p) * info.channels + c)] = planar.images[size_t((n * info.channels + c) * pixels + p)];
+        interleaved.images[size_t((n * pixels + p) * info.channels + c)] =
+            planar.images[size_t((n * info.channels + c) * pixels + p)];
   interleaved.batch.layout = REN_LAYOUT_NHWC;
   std::vector<float> a(40), b(40);
-  for (auto [pushed, values] : {std::pair{&planar, &a}, std::pair{const_cast<const Pushed*>(&interleaved), &b}}) {
+  for (auto [pushed, values] :
+       {std::pair{&planar, &a}, std::pair{const_cast<const Pushed*>(&interleaved), &b}}) {
     const TrainerPtr trainer = make_trainer(model, small_options());
     float* const outputs[] = {values->data()};
     const size_t counts[] = {values->size()};
@@ -122,7 +124,8 @@ TEST(Training, TensorsAreReadAndWrittenInTheFilesOrder) {
     ASSERT_OK(ren_model_tensor_get(model.get(), name.c_str(), own.data(), own.size(), nullptr));
     EXPECT_EQ(file, own) << name;
     for (size_t i = 0; i < file.size(); ++i) file[i] = float(i);
-    ASSERT_OK(ren_trainer_tensor_set(trainer.get(), name.c_str(), REN_TENSOR_PARAMETER, file.data(), file.size()));
+    ASSERT_OK(
+        ren_trainer_tensor_set(trainer.get(), name.c_str(), REN_TENSOR_PARAMETER, file.data(), file.size()));
     EXPECT_EQ(tensor_of(trainer.get(), name.c_str(), REN_TENSOR_PARAMETER), file) << name;
   }
 }
@@ -143,7 +146,7 @@ TEST(Training, OneStepOfSgd) {
   double moved = 0;
   for (size_t i = 0; i < after.size(); ++i) {
     const double g = double(gradient[i]) + 0.01 * double(before[i]);
-    EXPECT_NEAR(momentum[i], g, 1e-6 * (1e-3 + std::abs(g)));                    // FP32 rounding of one sum
+    EXPECT_NEAR(momentum[i], g, 1e-6 * (1e-3 + std::abs(g)));  // FP32 rounding of one sum
     EXPECT_NEAR(after[i], double(before[i]) - 0.1 * g, 1e-6 * (1e-2 + std::abs(before[i])));
     moved = std::max(moved, std::abs(double(after[i] - before[i])));
   }
@@ -164,8 +167,9 @@ TEST(Fit, StreamsFromACallback) {
     static_cast<std::vector<int32_t>*>(user)->push_back(p->phase);
     return 0;
   };
-  ASSERT_OK(ren_trainer_fit(trainer.get(), training.get(), validation.get(), nullptr, &result, watch, &phases));
-  const std::vector<int32_t> epoch = {REN_PHASE_TRAINING, REN_PHASE_TRAINING, REN_PHASE_TRAINING,
+  ASSERT_OK(
+      ren_trainer_fit(trainer.get(), training.get(), validation.get(), nullptr, &result, watch, &phases));
+  const std::vector<int32_t> epoch = {REN_PHASE_TRAINING,   REN_PHASE_TRAINING,   REN_PHASE_TRAINING,
                                       REN_PHASE_EVALUATING, REN_PHASE_EVALUATING, REN_PHASE_EPOCH_DONE};
   std::vector<int32_t> expected = epoch;
   expected.insert(expected.end(), epoch.begin(), epoch.end());
@@ -183,7 +187,8 @@ TEST(Fit, AFailingSourceIsReportedAndTheTrainerLives) {
   stream.fail_at = 1;
   const LoaderPtr loader = stream.loader(12, 4);
   const TrainerPtr trainer = make_trainer(model, small_options());
-  EXPECT_EQ(ren_trainer_fit(trainer.get(), loader.get(), nullptr, nullptr, nullptr, nullptr, nullptr), REN_ERROR_CANCELLED);
+  EXPECT_EQ(ren_trainer_fit(trainer.get(), loader.get(), nullptr, nullptr, nullptr, nullptr, nullptr),
+            REN_ERROR_CANCELLED);
   stream.fail_at = -1;
   EXPECT_OK(ren_trainer_fit(trainer.get(), loader.get(), nullptr, nullptr, nullptr, nullptr, nullptr));
 }
@@ -194,7 +199,8 @@ TEST(Fit, DataThatDoesNotFitIsRefusedWithAllReasons) {
   stream.info.height += 1;
   const LoaderPtr loader = stream.loader(12, 3);
   const TrainerPtr trainer = make_trainer(model, small_options());
-  EXPECT_EQ(ren_trainer_fit(trainer.get(), loader.get(), nullptr, nullptr, nullptr, nullptr, nullptr), REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ren_trainer_fit(trainer.get(), loader.get(), nullptr, nullptr, nullptr, nullptr, nullptr),
+            REN_ERROR_INVALID_ARGUMENT);
   const std::string text = ren_last_error_message();
   EXPECT_NE(text.find("batches of 3"), std::string::npos) << text;
   EXPECT_NE(text.find("(height, width, channels)"), std::string::npos) << text;
@@ -208,7 +214,8 @@ std::vector<float> all_weights(const ModelPtr& model, ren_trainer* trainer) {
     if (info.role != REN_ROLE_PARAMETER && info.role != REN_ROLE_BUFFER) continue;
     char name[256];
     EXPECT_OK(ren_model_tensor_name(model.get(), i, name, sizeof name, nullptr));
-    const auto values = tensor_of(trainer, name, info.role == REN_ROLE_BUFFER ? REN_TENSOR_STATISTIC : REN_TENSOR_PARAMETER);
+    const auto values =
+        tensor_of(trainer, name, info.role == REN_ROLE_BUFFER ? REN_TENSOR_STATISTIC : REN_TENSOR_PARAMETER);
     all.insert(all.end(), values.begin(), values.end());
   }
   return all;
@@ -230,8 +237,11 @@ TEST(Fit, AStopWritesACheckpointThatGoesOnBitForBit) {
   ren_fit_options fit = REN_FIT_OPTIONS_INIT;
   fit.checkpoint = file.c_str();
   const TrainerPtr stopped = make_trainer(model, options);
-  const auto stop_at_third = [](void*, const ren_progress* p) -> int32_t { return p->phase == REN_PHASE_TRAINING && p->step == 3; };
-  EXPECT_EQ(ren_trainer_fit(stopped.get(), loader.get(), nullptr, &fit, nullptr, stop_at_third, nullptr), REN_ERROR_CANCELLED);
+  const auto stop_at_third = [](void*, const ren_progress* p) -> int32_t {
+    return p->phase == REN_PHASE_TRAINING && p->step == 3;
+  };
+  EXPECT_EQ(ren_trainer_fit(stopped.get(), loader.get(), nullptr, &fit, nullptr, stop_at_third, nullptr),
+            REN_ERROR_CANCELLED);
   ASSERT_TRUE(fs::exists(file));
 
   const TrainerPtr resumed = make_trainer(model, options);
@@ -254,12 +264,16 @@ TEST(Fit, StopsFromAnotherThread) {
   const TrainerPtr trainer = make_trainer(model, options);
   const LoaderPtr loader = stream.loader(8, 4);
   std::atomic<int> steps{0};
-  const auto count = [](void* user, const ren_progress*) -> int32_t { ++*static_cast<std::atomic<int>*>(user); return 0; };
+  const auto count = [](void* user, const ren_progress*) -> int32_t {
+    ++*static_cast<std::atomic<int>*>(user);
+    return 0;
+  };
   std::thread stopper([&] {
     while (steps < 5) std::this_thread::yield();
     EXPECT_OK(ren_trainer_request_stop(trainer.get()));
   });
-  EXPECT_EQ(ren_trainer_fit(trainer.get(), loader.get(), nullptr, nullptr, nullptr, count, &steps), REN_ERROR_CANCELLED);
+  EXPECT_EQ(ren_trainer_fit(trainer.get(), loader.get(), nullptr, nullptr, nullptr, count, &steps),
+            REN_ERROR_CANCELLED);
   stopper.join();
 }
 
@@ -284,7 +298,8 @@ TEST(Export, GivesTheTrainedValuesBack) {
     const ModelPtr again = load_model(file);
     for (int k = 0; k < 3; ++k) {
       const std::string name = tensor_name(model, REN_ROLE_PARAMETER, k);
-      const auto expected = tensor_of(trainer.get(), name.c_str(), averaged ? REN_TENSOR_EMA : REN_TENSOR_PARAMETER);
+      const auto expected =
+          tensor_of(trainer.get(), name.c_str(), averaged ? REN_TENSOR_EMA : REN_TENSOR_PARAMETER);
       std::vector<float> found(expected.size());
       ASSERT_OK(ren_model_tensor_get(again.get(), name.c_str(), found.data(), found.size(), nullptr));
       EXPECT_EQ(found, expected) << name;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `verify` itself: it passes on what PyTorch recorded, and each number that is moved makes it fail and
 // name that tensor.
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <unistd.h>
 
 #include "capi/support.h"
 #include "engine/base/safetensors.h"
@@ -16,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-json verify(const std::string& model, const std::string& golden, ren_verify_options options = REN_VERIFY_OPTIONS_INIT) {
+json verify(const std::string& model, const std::string& golden,
+            ren_verify_options options = REN_VERIFY_OPTIONS_INIT) {
   ren_report* report = nullptr;
   const int32_t status = ren_verify(model.c_str(), golden.c_str(), &options, &report);
   if (status != REN_OK) return {{"status", status}, {"message", ren_last_error_message()}};
@@ -107,7 +108,8 @@ TEST_P(Verify, FindsEveryNumberThatIsMoved) {
     const std::string name = c["tensor"], group = c["group"];
     groups.insert(group);
     std::vector<float> values = changed.get(name);
-    const auto smallest = std::min_element(values.begin(), values.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
+    const auto smallest = std::min_element(values.begin(), values.end(),
+                                           [](float a, float b) { return std::abs(a) < std::abs(b); });
     *smallest += float(20 * c["bound"].get<double>());
     changed.set(name, values);
     const json j = verify(model(), changed.write());
@@ -117,7 +119,8 @@ TEST_P(Verify, FindsEveryNumberThatIsMoved) {
     for (const json& f : j["failures"]) named.insert(f["tensor"]);
     EXPECT_EQ(named, std::set<std::string>{name}) << group;
   }
-  const std::set<std::string> all = {"evaluation", "output", "loss", "gradient", "parameter", "change", "statistic"};
+  const std::set<std::string> all = {"evaluation", "output", "loss",     "gradient",
+                                     "parameter",  "change", "statistic"};
   EXPECT_EQ(groups, all);
 }
 
@@ -130,14 +133,21 @@ TEST_P(Verify, NotANumberFails) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, Verify, testing::Values("fresh_bn.ts", "two_heads.ts"),
-                         [](const auto& info) { return std::string(info.param).substr(0, std::string(info.param).find('.')); });
+                         [](const auto& info) {
+                           return std::string(info.param).substr(0, std::string(info.param).find('.'));
+                         });
 
 // The settings of the golden file matter: each one changed makes the parameters differ.
 TEST(VerifySettings, AWrongOptimizerIsSeen) {
-  const std::string model = parity_file("two_heads.ts.onnx"), golden = parity_file("two_heads.ts.golden.safetensors");
-  const std::pair<const char*, const char*> changes[] = {{"momentum", "0.0"}, {"weight_decay", "0.0"}, {"nesterov", "true"},
-                                                         {"lr", "0.051"},     {"label_smoothing", "0.1"},
-                                                         {"outputs", "logits:1.0"}, {"outputs", "logits:1.0,aux:0.4"}};
+  const std::string model = parity_file("two_heads.ts.onnx"),
+                    golden = parity_file("two_heads.ts.golden.safetensors");
+  const std::pair<const char*, const char*> changes[] = {{"momentum", "0.0"},
+                                                         {"weight_decay", "0.0"},
+                                                         {"nesterov", "true"},
+                                                         {"lr", "0.051"},
+                                                         {"label_smoothing", "0.1"},
+                                                         {"outputs", "logits:1.0"},
+                                                         {"outputs", "logits:1.0,aux:0.4"}};
   for (const auto& [key, value] : changes) {
     Golden changed(golden);
     changed.metadata()[key] = value;
@@ -148,16 +158,18 @@ TEST(VerifySettings, AWrongOptimizerIsSeen) {
 }
 
 TEST(VerifySettings, TheToleranceScalesTheBounds) {
-  const std::string model = parity_file("fresh_bn.ts.onnx"), golden = parity_file("fresh_bn.ts.golden.safetensors");
+  const std::string model = parity_file("fresh_bn.ts.onnx"),
+                    golden = parity_file("fresh_bn.ts.golden.safetensors");
   ren_verify_options options = REN_VERIFY_OPTIONS_INIT;
-  options.tolerance = 1e-9;   // below FP32's rounding
+  options.tolerance = 1e-9;  // below FP32's rounding
   EXPECT_FALSE(verify(model, golden, options)["passed"].get<bool>());
   options.tolerance = -1;
   EXPECT_EQ(verify(model, golden, options)["status"], REN_ERROR_INVALID_ARGUMENT);
 }
 
 TEST(VerifySettings, SixteenBits) {
-  const std::string model = parity_file("fresh_bn.ts.onnx"), golden = parity_file("fresh_bn.ts.golden.safetensors");
+  const std::string model = parity_file("fresh_bn.ts.onnx"),
+                    golden = parity_file("fresh_bn.ts.golden.safetensors");
   ren_verify_options options = REN_VERIFY_OPTIONS_INIT;
   options.precision = REN_PRECISION_FP16;
   const json j = verify(model, golden, options);
@@ -167,7 +179,8 @@ TEST(VerifySettings, SixteenBits) {
 }
 
 TEST(VerifyRefuses, WhatIsNoGoldenOfTheModel) {
-  const std::string model = parity_file("two_heads.ts.onnx"), golden = parity_file("two_heads.ts.golden.safetensors");
+  const std::string model = parity_file("two_heads.ts.onnx"),
+                    golden = parity_file("two_heads.ts.golden.safetensors");
   const auto message = [&](auto&& change) {
     Golden changed(golden);
     change(changed);
@@ -207,7 +220,8 @@ TEST(VerifyPolicy, TrainsTheGoldensParametersAndSaysSo) {
   ASSERT_TRUE(j.contains("notes")) << j.dump();
   ASSERT_EQ(j["notes"].size(), 1u) << j["notes"].dump();
   EXPECT_NE(j["notes"][0].get<std::string>().find("main.bias"), std::string::npos);
-  for (const json& c : j["comparisons"]) EXPECT_EQ(c["tensor"].get<std::string>().find("main.bias"), std::string::npos);
+  for (const json& c : j["comparisons"])
+    EXPECT_EQ(c["tensor"].get<std::string>().find("main.bias"), std::string::npos);
 }
 
 }  // namespace
