@@ -327,6 +327,31 @@ class Interruption(Case):
         with open(whole, 'rb') as a, open(halves, 'rb') as b:
             self.assertEqual(a.read(), b.read())
 
+    # kill -9 some steps after a checkpoint in the middle of an epoch; every count of loader threads.
+    def test_killed_runs_are_exact(self):
+        data = pictures(self.path('kill-data'), each=20)   # 25 steps an epoch
+        whole = self.path('whole-k.onnx')
+        self.passes(*self.train('whole-k.onnx', '--loader-threads', '1', epochs='40', data=data))
+        with open(whole, 'rb') as file:
+            wanted = file.read()
+        for threads in ('1', '2'):
+            checkpoint, out = self.path(f'k{threads}.ckpt'), f'killed{threads}.onnx'
+            process = self.start(*self.train(out, '--checkpoint', checkpoint, '--checkpoint-every', '7', '--json',
+                                             '--loader-threads', threads, epochs='40', data=data))
+            self.wait_for(process, 'checkpoint')   # after step 7
+            self.wait_for(process, 'checkpoint')   # after step 14 of the epoch's 25
+            process.kill()
+            process.communicate()
+            self.assertFalse(os.path.exists(self.path(out)), 'the run was over before the kill')
+            resumed = self.start(*self.train(out, '--resume', checkpoint, '--json', '--loader-threads', threads,
+                                             epochs='40', data=data))
+            first = json.loads(resumed.stdout.readline())
+            self.assertGreater(first['steps_done'], 0)
+            resumed.communicate(timeout=60)
+            self.assertEqual(resumed.returncode, 0)
+            with open(self.path(out), 'rb') as file:
+                self.assertEqual(file.read(), wanted, f'{threads} loader threads')
+
 
 if __name__ == '__main__':
     if len(sys.argv) < 2:

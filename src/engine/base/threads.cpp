@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -18,12 +20,30 @@ int g_threads = 0;
 
 int64_t boundary(int64_t count, int parts, int part) { return count * part / parts; }
 
+// Processors' worth of time that a container may use (cgroup v2, then v1); a large number without a
+// limit. More threads than that would wait for each other while none of them runs.
+int container_limit() {
+  double quota = -1, period = 0;
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) {   // "max 100000" doesn't parse
+  } else {
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+  }
+  return quota > 0 && period > 0 ? std::max(1, int(std::ceil(quota / period))) : 1 << 20;
+}
+
+int count_hardware_threads() {
+  cpu_set_t set;
+  const int processors = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                                    : int(std::thread::hardware_concurrency());
+  return std::max(1, std::min(processors, container_limit()));
+}
+
 }  // namespace
 
 int hardware_threads() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
+  static const int count = count_hardware_threads();
+  return count;
 }
 
 int compute_threads() { return g_threads > 0 ? g_threads : hardware_threads(); }

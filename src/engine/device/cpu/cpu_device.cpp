@@ -131,6 +131,9 @@ std::unique_ptr<Program> CpuDevice::make_program(std::vector<std::unique_ptr<Ker
   return std::make_unique<CpuProgram>(std::move(kernels));
 }
 
-std::unique_ptr<Device> open_cpu_device() { return std::make_unique<CpuDevice>(); }
+std::unique_ptr<Device> open_cpu_device() {
+  set_compute_threads(compute_threads());   // oneDNN's parallel regions follow
+  return std::make_unique<CpuDevice>();
+}
 
 }  // namespace ren
