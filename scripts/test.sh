@@ -84,13 +84,11 @@ fi
 
 failed=()
 summaries=()
-logs=()
 
 # run_ctest PRESET ARGUMENT...: keeps going after a failure, for the summary at the end
 run_ctest() {
   local preset=$1 log=$root/build/.ctest-$1.log begun=$SECONDS
   shift
-  logs+=("$log")
   say "Testing build/$preset"
   ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" \
     "$@" "${ctest_arguments[@]}" 2>&1 | tee "$log" || failed+=("$preset")
@@ -124,6 +122,5 @@ fi
 # --- the end -----------------------------------------------------------------
 
 say "Tests took $(took $((SECONDS - start))) with building and installing"
-sed -n '/^The following tests did not run/,/^$/p' "${logs[@]}"
 printf '%s\n' "${summaries[@]}"
 ((${#failed[@]} == 0)) || die "tests failed in: ${failed[*]}"

@@ -67,7 +67,7 @@ class AbiTest(unittest.TestCase):
         declared = {}
         for result, name, arguments in re.findall(r'REN_API ([\w \*]+?)(ren_\w+)\((.*?)\);', source(), re.DOTALL):
             kinds = [] if arguments.strip() == 'void' else [' '.join(a.split()) for a in arguments.split(',')]
-            declared[name] = (result.strip(), kinds)
+            declared[name] = (result.replace(' *', '*').strip(), kinds)
         scalars = {abi.i32: 'int32_t', abi.i64: 'int64_t', abi.u64: 'uint64_t', abi.size: 'size_t', abi.f64: 'double'}
         for name, arguments in abi.FUNCTIONS.items():
             self.assertIn(name, declared)
@@ -81,7 +81,7 @@ class AbiTest(unittest.TestCase):
                     if hasattr(argument, '_type_') and isinstance(argument._type_, type) and \
                             issubclass(argument._type_, abi.Struct):
                         self.assertIn(argument._type_.__name__, kind, name)
-            expected = {abi.u32: 'uint32_t', abi.text: 'const char *', None: 'void'}
+            expected = {abi.u32: 'uint32_t', abi.text: 'const char*', None: 'void'}
             self.assertEqual(result, expected.get(abi.RESULTS.get(name, abi.i32), 'int32_t'), name)
 
 
