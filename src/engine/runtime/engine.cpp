@@ -145,6 +145,15 @@ std::byte* Engine::address(size_t variant, TensorId tensor) const {
   return offset == kNone ? nullptr : arena_->base() + offset;
 }
 
+std::vector<RegionSpan> Engine::region_spans(Role role) const {
+  std::vector<RegionSpan> spans;
+  for (int r = 0; r < kRegions; ++r) {
+    const Extent e = plan_->region(Region(r), role);
+    spans.push_back({e.bytes == 0 ? nullptr : arena_->base() + e.offset, e.bytes});
+  }
+  return spans;
+}
+
 std::unique_ptr<Kernel> Engine::bind_node(size_t variant, size_t index) {
   const EngineVariant& v = variants_[variant];
   const Node& node = v.graph.nodes[index];
@@ -152,11 +161,7 @@ std::unique_ptr<Kernel> Engine::bind_node(size_t variant, size_t index) {
   for (const TensorId id : node.inputs) inputs.push_back(address(variant, id));
   for (const TensorId id : node.outputs) outputs.push_back(address(variant, id));
   const uint64_t workspace = plan_->workspace(variant, index);
-  std::vector<RegionSpan> regions;
-  for (int r = 0; r < kRegions; ++r) {
-    const Extent e = plan_->region(Region(r), v.role);
-    regions.push_back({e.bytes == 0 ? nullptr : arena_->base() + e.offset, e.bytes});
-  }
+  const std::vector<RegionSpan> regions = region_spans(v.role);
   const BindContext context{v.graph, node, choices_[variant].nodes[index], *device_, inputs, outputs,
                             workspace == kNone ? nullptr : arena_->base() + workspace, regions, segments_};
   return backend_.kernels(node.op)->bind(context);
@@ -184,11 +189,7 @@ void Engine::bind(bool profile) {
   const OpBackend* kernels = backend_.kernels(Op::range_cast);
   const NodeChoice choice = kernels->prepare({variants_[0].graph, node, *device_});
   require(choice.workspace_bytes == 0, "range_cast wants a workspace");
-  std::vector<RegionSpan> regions;
-  for (int r = 0; r < kRegions; ++r) {
-    const Extent e = plan_->region(Region(r), variants_[0].role);
-    regions.push_back({e.bytes == 0 ? nullptr : arena_->base() + e.offset, e.bytes});
-  }
+  const std::vector<RegionSpan> regions = region_spans(variants_[0].role);
   cast_weights_ = kernels->bind({variants_[0].graph, node, choice, *device_, {}, {}, nullptr, regions, segments_});
 }
 

@@ -84,6 +84,7 @@ class Engine {
   void bind(bool profile);
   std::unique_ptr<Kernel> bind_node(size_t variant, size_t node);
   std::byte* address(size_t variant, TensorId tensor) const;
+  std::vector<RegionSpan> region_spans(Role role) const;
 
   const Backend& backend_;
   std::vector<EngineVariant> variants_;
