@@ -37,16 +37,23 @@ Arguments parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string key = argv[i];
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
-    if (key == "--batch") a.batch = std::stoll(value());
-    else if (key == "--steps") a.steps = std::stoi(value());
-    else if (key == "--windows") a.windows = std::stoi(value());
-    else if (key == "--threads") a.threads = std::stoi(value());
-    else if (key == "--device") a.device = value();
-    else if (key == "--profile") a.profile = true;
+    if (key == "--batch")
+      a.batch = std::stoll(value());
+    else if (key == "--steps")
+      a.steps = std::stoi(value());
+    else if (key == "--windows")
+      a.windows = std::stoi(value());
+    else if (key == "--threads")
+      a.threads = std::stoi(value());
+    else if (key == "--device")
+      a.device = value();
+    else if (key == "--profile")
+      a.profile = true;
     else if (key == "--precision") {
       const std::string p = value();
       a.precision = p == "fp16" ? Precision::fp16 : p == "bf16" ? Precision::bf16 : Precision::fp32;
-    } else a.model = key;
+    } else
+      a.model = key;
   }
   return a;
 }
@@ -59,17 +66,25 @@ void print_profile(const Engine& engine, size_t variant) {
     const Node& node = graph.nodes[i];
     const NodeTime& t = engine.node_times(variant)[i];
     if (t.runs == 0) continue;
-    const std::string kind = fmt::format("{} {}", node.phase == Phase::backward ? "bwd" : node.phase == Phase::update ? "upd" : "fwd", name_of(node.op));
+    const std::string kind = fmt::format("{} {}",
+                                         node.phase == Phase::backward ? "bwd"
+                                         : node.phase == Phase::update ? "upd"
+                                                                       : "fwd",
+                                         name_of(node.op));
     by_kind[kind].seconds += t.seconds / double(t.runs);
     by_kind[kind].runs += 1;
-    const std::string out = node.outputs.empty() || node.outputs[0] == kNoTensor ? "" : to_string(graph.at(node.outputs[0]).shape);
-    nodes.emplace_back(t.seconds / double(t.runs), fmt::format("{} {} {} {}", name_of(node.op), node.name, out,
-                                                               engine.choices()[variant].nodes[i].engine));
+    const std::string out = node.outputs.empty() || node.outputs[0] == kNoTensor
+                                ? ""
+                                : to_string(graph.at(node.outputs[0]).shape);
+    nodes.emplace_back(t.seconds / double(t.runs),
+                       fmt::format("{} {} {} {}", name_of(node.op), node.name, out,
+                                   engine.choices()[variant].nodes[i].engine));
   }
   double total = 0;
   for (const auto& [kind, t] : by_kind) total += t.seconds;
   for (const auto& [kind, t] : by_kind)
-    std::fprintf(stderr, "%-32s %4ld nodes %9.2f ms %5.1f %%\n", kind.c_str(), long(t.runs), t.seconds * 1e3, 100 * t.seconds / total);
+    std::fprintf(stderr, "%-32s %4ld nodes %9.2f ms %5.1f %%\n", kind.c_str(), long(t.runs), t.seconds * 1e3,
+                 100 * t.seconds / total);
   std::sort(nodes.rbegin(), nodes.rend());
   for (size_t i = 0; i < std::min<size_t>(25, nodes.size()); ++i)
     std::fprintf(stderr, "%9.3f ms  %s\n", nodes[i].first * 1e3, nodes[i].second.c_str());
@@ -111,10 +126,16 @@ int run(const Arguments& a) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const double median = windows[windows.size() / 2];
-  const nlohmann::json result = {{"engine", "renaissance"}, {"model", a.model}, {"batch", a.batch},
-                                 {"device", trainer.engine().device().name()}, {"precision", name_of(a.precision)},
-                                 {"ms", median * 1e3}, {"ms_min", windows.front() * 1e3}, {"ms_max", windows.back() * 1e3},
-                                 {"images_per_second", double(a.batch) / median}, {"first_step_s", first},
+  const nlohmann::json result = {{"engine", "renaissance"},
+                                 {"model", a.model},
+                                 {"batch", a.batch},
+                                 {"device", trainer.engine().device().name()},
+                                 {"precision", name_of(a.precision)},
+                                 {"ms", median * 1e3},
+                                 {"ms_min", windows.front() * 1e3},
+                                 {"ms_max", windows.back() * 1e3},
+                                 {"images_per_second", double(a.batch) / median},
+                                 {"first_step_s", first},
                                  {"arena_bytes", trainer.engine().plan().arena_bytes()},
                                  {"peak_rss_bytes", int64_t(usage.ru_maxrss) * 1024}};
   std::printf("%s\n", result.dump().c_str());

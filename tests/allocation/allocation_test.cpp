@@ -25,16 +25,16 @@ namespace {
 std::atomic<bool> g_watching{false};
 std::atomic<int> g_ours{0}, g_others{0};
 thread_local bool t_inside = false;
-const char* g_program = nullptr;   // the file that holds the engine (linked statically into the test)
+const char* g_program = nullptr;  // the file that holds the engine (linked statically into the test)
 constexpr int kFrames = 24;
-void* g_first[kFrames];            // call stack of the first allocation of ours
+void* g_first[kFrames];  // call stack of the first allocation of ours
 
 bool ends_in(const char* name, const char* part) { return std::strstr(name, part) != nullptr; }
 
 // The first module up the stack that is no C or C++ runtime asked for the memory.
 void record(const void* caller) {
   if (!g_watching || t_inside) return;
-  Dl_info direct;   // most calls come straight from oneDNN; a walk up the stack costs far more
+  Dl_info direct;  // most calls come straight from oneDNN; a walk up the stack costs far more
   if (dladdr(caller, &direct) != 0 && ends_in(direct.dli_fname, "libdnnl")) {
     ++g_others;
     return;
@@ -42,7 +42,7 @@ void record(const void* caller) {
   t_inside = true;
   void* frames[kFrames];
   const int depth = backtrace(frames, kFrames);
-  for (int i = 2; i < depth; ++i) {   // 0 and 1: this function and the interposed one
+  for (int i = 2; i < depth; ++i) {  // 0 and 1: this function and the interposed one
     Dl_info info;
     if (dladdr(frames[i], &info) == 0 || info.dli_fname == nullptr) continue;
     if (ends_in(info.dli_fname, "libstdc++") || ends_in(info.dli_fname, "libc.so")) continue;
@@ -59,11 +59,27 @@ void record(const void* caller) {
 }  // namespace
 
 extern "C" {
-void* malloc(size_t n) { record(__builtin_return_address(0)); return __libc_malloc(n); }
-void* calloc(size_t n, size_t m) { record(__builtin_return_address(0)); return __libc_calloc(n, m); }
-void* realloc(void* p, size_t n) { record(__builtin_return_address(0)); return __libc_realloc(p, n); }
-void* aligned_alloc(size_t a, size_t n) { record(__builtin_return_address(0)); return __libc_memalign(a, n); }
-int posix_memalign(void** p, size_t a, size_t n) { record(__builtin_return_address(0)); *p = __libc_memalign(a, n); return *p == nullptr ? 12 : 0; }
+void* malloc(size_t n) {
+  record(__builtin_return_address(0));
+  return __libc_malloc(n);
+}
+void* calloc(size_t n, size_t m) {
+  record(__builtin_return_address(0));
+  return __libc_calloc(n, m);
+}
+void* realloc(void* p, size_t n) {
+  record(__builtin_return_address(0));
+  return __libc_realloc(p, n);
+}
+void* aligned_alloc(size_t a, size_t n) {
+  record(__builtin_return_address(0));
+  return __libc_memalign(a, n);
+}
+int posix_memalign(void** p, size_t a, size_t n) {
+  record(__builtin_return_address(0));
+  *p = __libc_memalign(a, n);
+  return *p == nullptr ? 12 : 0;
+}
 }
 
 namespace ren {
@@ -78,7 +94,8 @@ void train(Precision precision) {
     model.parameters.emplace_back(size_t(p.shape.elements()));
     for (float& v : model.parameters.back()) v = 0.2f * normal(random);
   }
-  for (const Buffer& b : model.graph.buffers) model.buffers.emplace_back(size_t(model.graph.at(b.value).shape.c), 1.0f);
+  for (const Buffer& b : model.graph.buffers)
+    model.buffers.emplace_back(size_t(model.graph.at(b.value).shape.c), 1.0f);
   TrainerOptions options;
   options.spec.precision = precision;
   options.spec.input.image_type = DType::f32;
@@ -101,7 +118,7 @@ TEST_P(Allocation, NoneBetweenStepTwoAndStepHundred) {
   ASSERT_NE(dladdr(reinterpret_cast<void*>(&record), &info), 0);
   g_program = info.dli_fname;
   void* warm_up[2];
-  backtrace(warm_up, 2);   // loads libgcc, which allocates once
+  backtrace(warm_up, 2);  // loads libgcc, which allocates once
 
   // The hook sees what it should: an allocation made here is charged to this program.
   g_ours = 0;

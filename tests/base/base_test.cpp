@@ -26,24 +26,28 @@ class FileTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
   std::string path(const char* name) const { return (folder_ / name).string(); }
-  size_t files() const { return size_t(std::distance(fs::directory_iterator(folder_), fs::directory_iterator())); }
+  size_t files() const {
+    return size_t(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
   fs::path folder_;
 };
 
 // The known-answer vectors of the Random123 distribution (kat_vectors, philox4x32 10).
 TEST(Philox, KnownAnswers) {
-  EXPECT_EQ(Philox::generate({0, 0, 0, 0}, {0, 0}), (Philox::Counter{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));
+  EXPECT_EQ(Philox::generate({0, 0, 0, 0}, {0, 0}),
+            (Philox::Counter{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));
   EXPECT_EQ(Philox::generate({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
             (Philox::Counter{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu}));
-  EXPECT_EQ(Philox::generate({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}, {0xa4093822u, 0x299f31d0u}),
-            (Philox::Counter{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
+  EXPECT_EQ(
+      Philox::generate({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}, {0xa4093822u, 0x299f31d0u}),
+      (Philox::Counter{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
 }
 
 TEST(RandomStream, BelowIsUniformAndBounded) {
   RandomStream stream(1, 2, 3);
   int counts[7] = {};
   for (int i = 0; i < 70000; ++i) ++counts[stream.below(7)];
-  for (const int c : counts) EXPECT_NEAR(c, 10000, 500);   // five standard deviations are 463
+  for (const int c : counts) EXPECT_NEAR(c, 10000, 500);  // five standard deviations are 463
 }
 
 TEST(Half, RoundTripsEveryFiniteValue) {
@@ -63,15 +67,16 @@ TEST(Half, RoundsToNearestEvenLikeTheProcessor) {
     values.push_back(v);
     values.push_back(-v);
   }
-  for (const float v : {65504.0f, 65519.9f, 65520.0f, 0.0f, -0.0f, 2049.0f, 2051.0f, std::numeric_limits<float>::infinity()})
+  for (const float v :
+       {65504.0f, 65519.9f, 65520.0f, 0.0f, -0.0f, 2049.0f, 2051.0f, std::numeric_limits<float>::infinity()})
     values.push_back(v);
   std::vector<uint16_t> whole(values.size());
-  convert_from_f32(values.data(), DType::f16, whole.data(), values.size());   // F16C where there is one
+  convert_from_f32(values.data(), DType::f16, whole.data(), values.size());  // F16C where there is one
   for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(whole[i], to_f16(values[i])) << values[i];
   EXPECT_EQ(to_f16(65520.0f), 0x7C00);
-  EXPECT_EQ(to_f16(2049.0f), to_f16(2048.0f));   // ties go to even
+  EXPECT_EQ(to_f16(2049.0f), to_f16(2048.0f));  // ties go to even
   EXPECT_EQ(to_f16(2051.0f), to_f16(2052.0f));
-  EXPECT_EQ(to_bf16(1.00390625f), 0x3F80);       // a tie, to even
+  EXPECT_EQ(to_bf16(1.00390625f), 0x3F80);  // a tie, to even
   EXPECT_EQ(to_bf16(1.01171875f), 0x3F82);
 }
 
@@ -105,19 +110,26 @@ TEST_F(FileTest, SafetensorsRoundTrip) {
 
 TEST_F(FileTest, DamagedSafetensorsAreRefused) {
   const float a[] = {1, 2, 3};
-  write_safetensors(path("x"), {{"a", {"F32", {3}, std::string_view(reinterpret_cast<const char*>(a), sizeof a)}}}, {});
+  write_safetensors(path("x"),
+                    {{"a", {"F32", {3}, std::string_view(reinterpret_cast<const char*>(a), sizeof a)}}}, {});
   const std::string good = read_file(path("x"));
-  for (size_t n = 0; n < good.size(); ++n) {   // cut short anywhere
+  for (size_t n = 0; n < good.size(); ++n) {  // cut short anywhere
     write_file(path("cut"), good.substr(0, n));
     EXPECT_THROW(SafeTensorsFile::read(path("cut")), Error) << n;
   }
-  for (const char* header : {R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
-                             R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
-                             R"({"a":{"dtype":"F32","shape":[9223372036854775807,4],"data_offsets":[0,4]}})", R"([1])", R"({"a":3})",
-                             R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})"}) {
+  for (
+      const char* header :
+      {R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})",
+       R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
+       R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})",
+       R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
+       R"({"a":{"dtype":"F32","shape":[9223372036854775807,4],"data_offsets":[0,4]}})", R"([1])",
+       R"({"a":3})",
+       R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})"}) {
     const std::string text = header;
     const uint64_t size = text.size();
-    write_file(path("bad"), std::string(reinterpret_cast<const char*>(&size), 8) + text + std::string(8, '\0'));
+    write_file(path("bad"),
+               std::string(reinterpret_cast<const char*>(&size), 8) + text + std::string(8, '\0'));
     EXPECT_THROW(SafeTensorsFile::read(path("bad")), Error) << header;
   }
 }
@@ -140,7 +152,7 @@ TEST_F(FileTest, AFullDiskIsAnErrorAndKeepsTheOldFile) {
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   const rlimit small{1000, before.rlim_max};
-  signal(SIGXFSZ, SIG_IGN);   // so that write() fails instead
+  signal(SIGXFSZ, SIG_IGN);  // so that write() fails instead
   setrlimit(RLIMIT_FSIZE, &small);
   EXPECT_THROW(write_file(path("x"), std::string(5000, 'x')), Error);
   setrlimit(RLIMIT_FSIZE, &before);
@@ -156,7 +168,8 @@ TEST(Problems, ListEverythingAtOnce) {
     problems.throw_if_any(StatusCode::invalid_model, "cannot load");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "cannot load (2 problems):\n  node 'a': is wrong -> fix it\n  node 'b': is wrong too");
+    EXPECT_STREQ(e.what(),
+                 "cannot load (2 problems):\n  node 'a': is wrong -> fix it\n  node 'b': is wrong too");
   }
 }
 

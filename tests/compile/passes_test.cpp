@@ -25,9 +25,11 @@ void fill(ReferenceRun& run, const Graph& graph) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal;
   for (const Parameter& p : graph.parameters)
-    for (double& v : run.value(p.value)) v = p.kind == ParameterKind::norm_scale ? 1.0 + 0.2 * normal(random) : 0.3 * normal(random);
+    for (double& v : run.value(p.value))
+      v = p.kind == ParameterKind::norm_scale ? 1.0 + 0.2 * normal(random) : 0.3 * normal(random);
   for (size_t b = 0; b < graph.buffers.size(); ++b)
-    for (double& v : run.value(graph.buffers[b].value)) v = b % 2 == 1 ? 1.0 + 0.1 * std::abs(normal(random)) : 0.1 * normal(random);
+    for (double& v : run.value(graph.buffers[b].value))
+      v = b % 2 == 1 ? 1.0 + 0.1 * std::abs(normal(random)) : 0.1 * normal(random);
   const Node& load = graph.nodes[0];
   const auto put = [&](Scalar s, float value) {
     unsigned char bytes[4];
@@ -73,7 +75,8 @@ TEST(Autodiff, AgreesWithCentralDifferencesForEveryParameter) {
       }
       // Central differences in double: truncation h^2 and rounding 1e-16 / h are both near 1e-10;
       // a ReLU that flips within h would show as a far larger error and is not the case here.
-      EXPECT_NEAR(gradient[i], (side[0] - side[1]) / (2 * h), 1e-7) << graph.parameters[p].name << "[" << i << "]";
+      EXPECT_NEAR(gradient[i], (side[0] - side[1]) / (2 * h), 1e-7)
+          << graph.parameters[p].name << "[" << i << "]";
     }
   }
 }
@@ -81,7 +84,9 @@ TEST(Autodiff, AgreesWithCentralDifferencesForEveryParameter) {
 TEST(Fuse, ChangesNoResult) {
   Graph before;
   const Graph after = compile_variant(test::residual_model(3), float_images(), {Role::step, 3},
-                                      [&](std::string_view pass, const Graph& g) { if (pass == "lower") before = g; });
+                                      [&](std::string_view pass, const Graph& g) {
+                                        if (pass == "lower") before = g;
+                                      });
   EXPECT_LT(after.nodes.size(), before.nodes.size());
   ReferenceRun plain(before), fused(after);
   fill(plain, before);

@@ -32,7 +32,8 @@ class ModelBuilder {
     auto a = std::make_shared<ConvAttributes>();
     a->stride_h = a->stride_w = stride;
     a->pad_top = a->pad_left = a->pad_bottom = a->pad_right = kernel / 2;
-    const TensorId w = parameter(name + ".weight", {k, kernel, kernel, graph.at(x).shape.c}, ParameterKind::weight);
+    const TensorId w =
+        parameter(name + ".weight", {k, kernel, kernel, graph.at(x).shape.c}, ParameterKind::weight);
     return emit(builder, Op::conv, name, {x, w, kNoTensor}, a)[0];
   }
   TensorId batch_norm(TensorId x, bool training = true) {
@@ -40,7 +41,8 @@ class ModelBuilder {
     const Shape c{1, 1, 1, graph.at(x).shape.c};
     const TensorId scale = parameter(name + ".weight", c, ParameterKind::norm_scale);
     const TensorId bias = parameter(name + ".bias", c, ParameterKind::norm_bias);
-    const TensorId mean = builder.buffer(name + ".running_mean", c), var = builder.buffer(name + ".running_var", c);
+    const TensorId mean = builder.buffer(name + ".running_mean", c),
+                   var = builder.buffer(name + ".running_var", c);
     auto a = std::make_shared<BatchNormAttributes>();
     a->training = training;
     return emit(builder, Op::batch_norm, name, {x, scale, bias, mean, var}, a)[0];
@@ -71,7 +73,8 @@ class ModelBuilder {
   TensorId linear(TensorId x, int64_t out) {
     const std::string name = next("fc");
     const Shape s = graph.at(x).shape;
-    const TensorId flat = emit(builder, Op::view, name + ".flatten", {x}, std::make_shared<ViewAttributes>(1, 1, s.h * s.w * s.c))[0];
+    const TensorId flat = emit(builder, Op::view, name + ".flatten", {x},
+                               std::make_shared<ViewAttributes>(1, 1, s.h * s.w * s.c))[0];
     const TensorId w = parameter(name + ".weight", {out, 1, 1, s.h * s.w * s.c}, ParameterKind::weight);
     const TensorId b = parameter(name + ".bias", {1, 1, 1, out}, ParameterKind::bias);
     auto a = std::make_shared<GemmAttributes>();
@@ -79,7 +82,8 @@ class ModelBuilder {
     return emit(builder, Op::gemm, name, {flat, w, b}, a)[0];
   }
   TensorId pointwise(const std::string& name, std::vector<TensorId> x, Expression e) {
-    return emit(builder, Op::pointwise, name, std::move(x), std::make_shared<PointwiseAttributes>(std::move(e)))[0];
+    return emit(builder, Op::pointwise, name, std::move(x),
+                std::make_shared<PointwiseAttributes>(std::move(e)))[0];
   }
   Graph finish(TensorId logits) {
     graph.outputs.push_back({"logits", logits});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/base/threads.h"
 #include "harness.h"
+#include "engine/base/threads.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -24,11 +24,15 @@ ModelState small_model() {
   for (const Parameter& p : state.graph.parameters) {
     std::vector<float> v(size_t(p.shape.elements()));
     const float scale = 1.0f / std::sqrt(float(p.shape.h * p.shape.w * p.shape.c));
-    for (float& x : v) x = p.kind == ParameterKind::norm_scale ? 1.0f : p.kind == ParameterKind::weight ? scale * normal(random) : 0.0f;
+    for (float& x : v)
+      x = p.kind == ParameterKind::norm_scale ? 1.0f
+          : p.kind == ParameterKind::weight   ? scale * normal(random)
+                                              : 0.0f;
     state.parameters.push_back(std::move(v));
   }
   for (size_t b = 0; b < state.graph.buffers.size(); ++b)
-    state.buffers.emplace_back(size_t(state.graph.at(state.graph.buffers[b].value).shape.c), b % 2 == 1 ? 1.0f : 0.0f);
+    state.buffers.emplace_back(size_t(state.graph.at(state.graph.buffers[b].value).shape.c),
+                               b % 2 == 1 ? 1.0f : 0.0f);
   return state;
 }
 
@@ -77,7 +81,7 @@ TEST_F(TrainerTest, LearnsAndEvaluates) {
     const FitProgress end = trainer.fit(fit);
     EXPECT_GT(end.training.top1, 0.9) << name_of(precision);
     EXPECT_EQ(end.training.samples, 100);
-    EXPECT_EQ(end.validation.samples, 60);   // 7.5 batches: the last one is padded, not counted
+    EXPECT_EQ(end.validation.samples, 60);  // 7.5 batches: the last one is padded, not counted
     EXPECT_GT(end.validation.top1, 0.8) << name_of(precision);
     EXPECT_GE(end.validation.top5, end.validation.top1);
   }
@@ -94,7 +98,9 @@ TEST_F(TrainerTest, ResumesBitForBitFromTheMiddleOfAnEpoch) {
     fit.checkpoint_path = path("mid.safetensors");
     fit.checkpoint_every_steps = 5;
     int64_t seen = 0;
-    fit.observer = [&](const FitProgress& p) { return p.phase != FitPhase::checkpoint_written || ++seen < 4; };
+    fit.observer = [&](const FitProgress& p) {
+      return p.phase != FitPhase::checkpoint_written || ++seen < 4;
+    };
     Trainer first(small_model(), options(precision));
     EXPECT_THROW(first.fit(fit), Error);
     Trainer second(small_model(), options(precision));
@@ -162,7 +168,7 @@ TEST_F(TrainerTest, DivergenceEndsTraining) {
 
 TEST_F(TrainerTest, OverflowSkipsTheStepAndLowersTheScale) {
   TrainerOptions o = options(Precision::fp16);
-  o.spec.loss_scale.initial = 1e30f;   // overflows FP16 gradients until it has come down
+  o.spec.loss_scale.initial = 1e30f;  // overflows FP16 gradients until it has come down
   o.max_skipped_in_a_row = 200;
   Trainer trainer(small_model(), o);
   std::vector<float> images(8 * 6 * 6 * 3);
@@ -217,7 +223,7 @@ TEST(Schedule, FollowsItsFormula) {
   EXPECT_DOUBLE_EQ(s.at(0), 0.01);
   EXPECT_DOUBLE_EQ(s.at(9), 0.1);
   EXPECT_DOUBLE_EQ(s.at(10), 0.1);
-  EXPECT_NEAR(s.at(60), 0.05, 1e-15);   // exact but for the cosine's rounding
+  EXPECT_NEAR(s.at(60), 0.05, 1e-15);  // exact but for the cosine's rounding
   EXPECT_NEAR(s.at(109), 0.05 * (1 + std::cos(M_PI * 0.99)), 1e-15);
   s.kind = ScheduleKind::step;
   s.step_size = 30;

@@ -25,10 +25,10 @@ HostAllocator& default_host_allocator();
 // class indices. Valid until the second call of BatchSource::next after the one
 // that gave it, so that one batch can be on its way up while the next is taken.
 struct BatchView {
-  const void* images = nullptr;      // [batch, h, w, c], u8 or f32; beyond `count` the content is undefined
-  const int32_t* labels = nullptr;   // [batch]
-  int64_t count = 0;                 // valid samples, 1 .. batch size
-  int64_t first_sample = 0;          // position of the batch's first sample in the epoch's order
+  const void* images = nullptr;     // [batch, h, w, c], u8 or f32; beyond `count` the content is undefined
+  const int32_t* labels = nullptr;  // [batch]
+  int64_t count = 0;                // valid samples, 1 .. batch size
+  int64_t first_sample = 0;         // position of the batch's first sample in the epoch's order
 };
 
 // What training and evaluation read from. Implemented by data/, used by train/,
@@ -36,12 +36,12 @@ struct BatchView {
 class BatchSource {
  public:
   struct Description {
-    int64_t samples = 0;      // in one epoch
-    int64_t batch = 0;        // samples in a full batch
+    int64_t samples = 0;  // in one epoch
+    int64_t batch = 0;    // samples in a full batch
     int64_t height = 0, width = 0, channels = 0;
     DType image_type = DType::u8;
     std::vector<std::string> classes;  // sorted by bytes; empty when the labels have no names
-    std::string fingerprint;  // changes when the samples, their order or their treatment change
+    std::string fingerprint;           // changes when the samples, their order or their treatment change
   };
 
   virtual ~BatchSource() = default;

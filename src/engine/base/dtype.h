@@ -12,11 +12,14 @@ enum class DType : uint8_t { f32, f16, bf16, i32, i8, u8 };
 constexpr size_t size_of(DType type) {
   switch (type) {
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::f16:
-    case DType::bf16: return 2;
+    case DType::bf16:
+      return 2;
     case DType::i8:
-    case DType::u8: return 1;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }
@@ -25,12 +28,18 @@ constexpr bool is_16bit(DType type) { return type == DType::f16 || type == DType
 
 constexpr const char* name_of(DType type) {
   switch (type) {
-    case DType::f32: return "f32";
-    case DType::f16: return "f16";
-    case DType::bf16: return "bf16";
-    case DType::i32: return "i32";
-    case DType::i8: return "i8";
-    case DType::u8: return "u8";
+    case DType::f32:
+      return "f32";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::i32:
+      return "i32";
+    case DType::i8:
+      return "i8";
+    case DType::u8:
+      return "u8";
   }
   return "?";
 }

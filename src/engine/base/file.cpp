@@ -47,7 +47,8 @@ std::string read_file(const std::string& path) {
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const fs::path target(path_);
-  temporary_ = (target.parent_path() / fmt::format(".{}.tmp-{}", target.filename().string(), getpid())).string();
+  temporary_ =
+      (target.parent_path() / fmt::format(".{}.tmp-{}", target.filename().string(), getpid())).string();
   descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail_io("create");
 }

@@ -16,7 +16,7 @@ uint16_t f16_from_float(float value) {
   const uint32_t magnitude = u & 0x7FFFFFFFu;
   if (magnitude > 0x7F800000u) return uint16_t(sign | 0x7E00u | ((magnitude >> 13) & 0x3FFu));
   if (magnitude >= 0x477FF000u) return uint16_t(sign | 0x7C00u);  // rounds to 65536 or more
-  if (magnitude < 0x38800000u) {                                   // subnormal in FP16
+  if (magnitude < 0x38800000u) {                                  // subnormal in FP16
     // Adding 0.5 places the subnormal's last bit at the FP32 mantissa's last bit; the FPU rounds.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return uint16_t(sign | (std::bit_cast<uint32_t>(shifted) - 0x3F000000u));

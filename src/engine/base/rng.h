@@ -42,7 +42,7 @@ class RandomStream {
     }
     return block_[used_++];
   }
-  float uniform() { return Philox::to_unit(bits()); }                       // [0, 1)
+  float uniform() { return Philox::to_unit(bits()); }  // [0, 1)
   float uniform(float low, float high) { return low + (high - low) * uniform(); }
   // Uniform in 0 .. bound-1 without bias (Lemire's rejection); bound >= 1.
   uint32_t below(uint32_t bound) {

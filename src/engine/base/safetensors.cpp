@@ -48,7 +48,8 @@ SafeTensor parse_entry(const std::string& name, const json& entry, std::string_v
   }
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > payload.size() ||
       offsets[1] - offsets[0] != bytes)
-    fail(StatusCode::invalid_data, "tensor '{}' lies outside the file or its size contradicts its shape", name);
+    fail(StatusCode::invalid_data, "tensor '{}' lies outside the file or its size contradicts its shape",
+         name);
   t.data = payload.substr(offsets[0], bytes);
   return t;
 }
@@ -90,7 +91,8 @@ SafeTensorsFile SafeTensorsFile::read(const std::string& path) {
   } catch (const Error& e) {
     fail(StatusCode::invalid_data, "'{}' is damaged: {}", path, e.what());
   } catch (const json::exception& e) {
-    fail(StatusCode::invalid_data, "'{}' is damaged: its safetensors header cannot be read ({})", path, e.what());
+    fail(StatusCode::invalid_data, "'{}' is damaged: its safetensors header cannot be read ({})", path,
+         e.what());
   }
   return file;
 }
@@ -138,9 +140,10 @@ void write_safetensors(const std::string& path, const std::map<std::string, Safe
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
   for (const auto& [name, t] : tensors) {
-    require(uint64_t(t.elements() * element_bytes(t.dtype)) == t.data.size(), "tensor '{}' has {} bytes", name,
-            t.data.size());
-    header[name] = {{"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {offset, offset + t.data.size()}}};
+    require(uint64_t(t.elements() * element_bytes(t.dtype)) == t.data.size(), "tensor '{}' has {} bytes",
+            name, t.data.size());
+    header[name] = {
+        {"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {offset, offset + t.data.size()}}};
     offset += t.data.size();
   }
   std::string text = header.dump();

@@ -28,8 +28,8 @@ class SafeTensorsFile {
 
   const std::map<std::string, SafeTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  const SafeTensor& at(const std::string& name) const;            // throws not_found
-  const SafeTensor* find(const std::string& name) const;          // or nullptr
+  const SafeTensor& at(const std::string& name) const;    // throws not_found
+  const SafeTensor* find(const std::string& name) const;  // or nullptr
   std::string metadata_or(const std::string& key, const std::string& fallback) const;
 
   SafeTensorsFile() = default;

@@ -7,19 +7,32 @@ namespace ren {
 
 const char* name_of(StatusCode code) {
   switch (code) {
-    case StatusCode::ok: return "ok";
-    case StatusCode::invalid_argument: return "invalid argument";
-    case StatusCode::invalid_model: return "invalid model";
-    case StatusCode::unsupported: return "unsupported";
-    case StatusCode::not_found: return "not found";
-    case StatusCode::io: return "input/output error";
-    case StatusCode::invalid_data: return "invalid data";
-    case StatusCode::out_of_memory: return "out of memory";
-    case StatusCode::device: return "device error";
-    case StatusCode::invalid_state: return "invalid state";
-    case StatusCode::cancelled: return "cancelled";
-    case StatusCode::numerical: return "numerical failure";
-    case StatusCode::internal: return "internal error";
+    case StatusCode::ok:
+      return "ok";
+    case StatusCode::invalid_argument:
+      return "invalid argument";
+    case StatusCode::invalid_model:
+      return "invalid model";
+    case StatusCode::unsupported:
+      return "unsupported";
+    case StatusCode::not_found:
+      return "not found";
+    case StatusCode::io:
+      return "input/output error";
+    case StatusCode::invalid_data:
+      return "invalid data";
+    case StatusCode::out_of_memory:
+      return "out of memory";
+    case StatusCode::device:
+      return "device error";
+    case StatusCode::invalid_state:
+      return "invalid state";
+    case StatusCode::cancelled:
+      return "cancelled";
+    case StatusCode::numerical:
+      return "numerical failure";
+    case StatusCode::internal:
+      return "internal error";
   }
   return "unknown status";
 }

@@ -15,18 +15,18 @@ namespace ren {
 // The codes of the C API (ren_status); 0 is success and never thrown.
 enum class StatusCode : int32_t {
   ok = 0,
-  invalid_argument = -1,   // a caller's value is out of range, NULL or of the wrong kind
-  invalid_model = -2,      // the ONNX file is damaged or contradicts itself
-  unsupported = -3,        // understood, but the engine cannot do it
-  not_found = -4,          // no such file, tensor, class, device ...
-  io = -5,                 // reading or writing failed
-  invalid_data = -6,       // a data set or an image is unusable
+  invalid_argument = -1,  // a caller's value is out of range, NULL or of the wrong kind
+  invalid_model = -2,     // the ONNX file is damaged or contradicts itself
+  unsupported = -3,       // understood, but the engine cannot do it
+  not_found = -4,         // no such file, tensor, class, device ...
+  io = -5,                // reading or writing failed
+  invalid_data = -6,      // a data set or an image is unusable
   out_of_memory = -7,
-  device = -8,             // a device, driver or library of it failed
-  invalid_state = -9,      // a call that makes no sense now
-  cancelled = -10,         // a stop was requested or a callback said so
-  numerical = -11,         // training diverged: overflow in too many steps in a row
-  internal = -12           // a fault of the engine's own
+  device = -8,         // a device, driver or library of it failed
+  invalid_state = -9,  // a call that makes no sense now
+  cancelled = -10,     // a stop was requested or a callback said so
+  numerical = -11,     // training diverged: overflow in too many steps in a row
+  internal = -12       // a fault of the engine's own
 };
 
 const char* name_of(StatusCode code);
@@ -71,7 +71,7 @@ class Problems {
   }
   bool empty() const { return items_.empty(); }
   const std::vector<Problem>& items() const { return items_; }
-  std::string text() const;                                           // one line a problem
+  std::string text() const;                                             // one line a problem
   void throw_if_any(StatusCode code, std::string_view headline) const;  // Error with the whole list
 
  private:

@@ -24,7 +24,7 @@ int64_t boundary(int64_t count, int parts, int part) { return count * part / par
 // limit. More threads than that would wait for each other while none of them runs.
 int container_limit() {
   double quota = -1, period = 0;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) {   // "max 100000" doesn't parse
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) {  // "max 100000" doesn't parse
   } else {
     std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
     std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
@@ -34,8 +34,9 @@ int container_limit() {
 
 int count_hardware_threads() {
   cpu_set_t set;
-  const int processors = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                                    : int(std::thread::hardware_concurrency());
+  const int processors = sched_getaffinity(0, sizeof set, &set) == 0
+                             ? CPU_COUNT(&set)
+                             : int(std::thread::hardware_concurrency());
   return std::max(1, std::min(processors, container_limit()));
 }
 
@@ -69,11 +70,13 @@ void parallel_for(int64_t count, int64_t grain, const RangeBody& body) {
   }
 #if defined(REN_OPENMP)
 #pragma omp parallel for num_threads(parts) schedule(static, 1)
-  for (int part = 0; part < parts; ++part) body(part, boundary(count, parts, part), boundary(count, parts, part + 1));
+  for (int part = 0; part < parts; ++part)
+    body(part, boundary(count, parts, part), boundary(count, parts, part + 1));
 #else
   std::vector<std::thread> threads;
   for (int part = 1; part < parts; ++part)
-    threads.emplace_back([&, part] { body(part, boundary(count, parts, part), boundary(count, parts, part + 1)); });
+    threads.emplace_back(
+        [&, part] { body(part, boundary(count, parts, part), boundary(count, parts, part + 1)); });
   body(0, 0, boundary(count, parts, 1));
   for (std::thread& t : threads) t.join();
 #endif

@@ -10,9 +10,9 @@ namespace ren {
 // Compute threads, shared with oneDNN through OpenMP (std::thread under TSan, where
 // libgomp reports races on correct code). The data loader has threads of its own.
 
-int hardware_threads();                 // processors this process may run on
-int compute_threads();                  // what parallel loops use
-void set_compute_threads(int count);    // 0 = hardware_threads(); before an engine is built
+int hardware_threads();               // processors this process may run on
+int compute_threads();                // what parallel loops use
+void set_compute_threads(int count);  // 0 = hardware_threads(); before an engine is built
 
 // A reference to a callable void(int part, int64_t begin, int64_t end); unlike std::function it
 // never allocates. The callable must outlive the call it is passed to.

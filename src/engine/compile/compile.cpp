@@ -15,18 +15,27 @@ struct Pass {
 // The whole way from an imported graph to a program. Passes that don't apply to a role or a
 // precision return at once.
 constexpr Pass kPasses[] = {
-    {"rebatch", rebatch},   {"infer_mode", infer_mode}, {"attach_input", attach_input},
-    {"attach_loss", attach_loss}, {"autodiff", autodiff},     {"lower", lower},
-    {"amp", amp},           {"fuse", fuse},             {"update", update},
+    {"rebatch", rebatch},
+    {"infer_mode", infer_mode},
+    {"attach_input", attach_input},
+    {"attach_loss", attach_loss},
+    {"autodiff", autodiff},
+    {"lower", lower},
+    {"amp", amp},
+    {"fuse", fuse},
+    {"update", update},
 };
 
 }  // namespace
 
 const char* name_of(Precision precision) {
   switch (precision) {
-    case Precision::fp32: return "fp32";
-    case Precision::fp16: return "fp16";
-    case Precision::bf16: return "bf16";
+    case Precision::fp32:
+      return "fp32";
+    case Precision::fp16:
+      return "fp16";
+    case Precision::bf16:
+      return "bf16";
   }
   return "?";
 }

@@ -12,7 +12,8 @@ namespace ren {
 ReferenceRun::ReferenceRun(const Graph& graph) : graph_(graph) {
   values_.resize(graph.tensors.size());
   for (size_t i = 0; i < graph.tensors.size(); ++i)
-    if (graph.tensors[i].alias_of == kNoTensor) values_[i].assign(size_t(graph.tensors[i].shape.elements()), 0.0);
+    if (graph.tensors[i].alias_of == kNoTensor)
+      values_[i].assign(size_t(graph.tensors[i].shape.elements()), 0.0);
   for (const Parameter& p : graph.parameters) {
     moments_.emplace_back(size_t(p.shape.elements()), 0.0);
     averages_.emplace_back(size_t(p.shape.elements()), 0.0);
@@ -26,8 +27,10 @@ std::vector<double>& ReferenceRun::family(int32_t parameter, Region region) {
   if (region == Region::M) return moments_[size_t(parameter)];
   if (region == Region::E) return averages_[size_t(parameter)];
   for (size_t i = 0; i < graph_.tensors.size(); ++i)
-    if (graph_.tensors[i].region == region && graph_.tensors[i].parameter == parameter) return value(TensorId(i));
-  fail(StatusCode::internal, "parameter '{}' has no tensor in {}", graph_.parameters[size_t(parameter)].name, name_of(region));
+    if (graph_.tensors[i].region == region && graph_.tensors[i].parameter == parameter)
+      return value(TensorId(i));
+  fail(StatusCode::internal, "parameter '{}' has no tensor in {}", graph_.parameters[size_t(parameter)].name,
+       name_of(region));
 }
 
 void ReferenceRun::run() {
@@ -45,8 +48,11 @@ void ReferenceRun::run_node(const Node& node) {
 
 void ReferenceRun::run_range(const Node& node) {
   switch (node.op) {
-    case Op::range_sgd: return sgd(node);
-    case Op::range_update_loss_scale: value(graph_.scalar(Scalar::step))[0] += 1; return;
+    case Op::range_sgd:
+      return sgd(node);
+    case Op::range_update_loss_scale:
+      value(graph_.scalar(Scalar::step))[0] += 1;
+      return;
     case Op::range_ema: {
       const double decay = scalar(Scalar::ema_decay);
       for (size_t p = 0; p < averages_.size(); ++p) {
@@ -55,7 +61,8 @@ void ReferenceRun::run_range(const Node& node) {
       }
       return;
     }
-    default: fail(StatusCode::internal, "the reference has no {}", name_of(node.op));
+    default:
+      fail(StatusCode::internal, "the reference has no {}", name_of(node.op));
   }
 }
 

@@ -13,9 +13,9 @@ class ReferenceRun {
  public:
   explicit ReferenceRun(const Graph& graph);
 
-  std::vector<double>& value(TensorId id);   // NHWC; a view shares its storage's
-  std::vector<double>& family(int32_t parameter, Region region);   // W, G, M, E
-  void run();                                // one execution of all nodes
+  std::vector<double>& value(TensorId id);                        // NHWC; a view shares its storage's
+  std::vector<double>& family(int32_t parameter, Region region);  // W, G, M, E
+  void run();                                                     // one execution of all nodes
   void run_node(const Node& node);
 
  private:
@@ -24,8 +24,8 @@ class ReferenceRun {
   double scalar(Scalar s) { return value(graph_.scalar(s))[0]; }
 
   const Graph& graph_;
-  std::vector<std::vector<double>> values_;                       // by tensor (storage roots)
-  std::vector<std::vector<double>> moments_, averages_;           // by parameter, for graphs without such tensors
+  std::vector<std::vector<double>> values_;              // by tensor (storage roots)
+  std::vector<std::vector<double>> moments_, averages_;  // by parameter, for graphs without such tensors
 };
 
 }  // namespace ren

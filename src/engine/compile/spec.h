@@ -18,18 +18,18 @@ constexpr DType compute_type(Precision precision) {
 
 // How images reach the network: (pixel - mean[c]) * scale[c]. Empty: as they are.
 struct InputSpec {
-  DType image_type = DType::u8;      // what the batch source delivers
-  std::vector<float> mean, scale;    // in the source's units (0..255 for u8)
+  DType image_type = DType::u8;    // what the batch source delivers
+  std::vector<float> mean, scale;  // in the source's units (0..255 for u8)
 };
 
 struct OutputLoss {
-  std::string output;                // the ONNX output's name
+  std::string output;  // the ONNX output's name
   float weight = 1.0f;
 };
 
 // Cross entropy of one or several outputs, weighted and summed.
 struct LossSpec {
-  std::vector<OutputLoss> outputs;   // empty: the first output with weight 1
+  std::vector<OutputLoss> outputs;  // empty: the first output with weight 1
   float label_smoothing = 0.0f;
   int32_t ignore_index = -100;
 };
@@ -38,7 +38,7 @@ enum class OptimizerKind : uint8_t { sgd, lars };
 
 struct OptimizerSpec {
   OptimizerKind kind = OptimizerKind::sgd;
-  bool momentum = true;              // false: no M region at all
+  bool momentum = true;  // false: no M region at all
   bool nesterov = false;
   bool ema = false;
 };

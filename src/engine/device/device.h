@@ -27,14 +27,14 @@ class Kernel {
 class Program {
  public:
   virtual ~Program() = default;
-  virtual void run() = 0;                 // enqueues; throws `device` when the launch itself fails
+  virtual void run() = 0;  // enqueues; throws `device` when the launch itself fails
 };
 
 // The one block of device memory that an engine has; 256-byte aligned, zeroed.
 class DeviceBlock {
  public:
   virtual ~DeviceBlock() = default;
-  virtual std::byte* base() const = 0;    // an address of the device
+  virtual std::byte* base() const = 0;  // an address of the device
   virtual uint64_t bytes() const = 0;
 };
 
@@ -43,10 +43,10 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceKind kind() const = 0;
-  virtual std::string name() const = 0;          // "cpu (AMD EPYC, avx512_core, 2 threads)"
-  virtual uint64_t free_memory() const = 0;      // bytes that allocate() could give now
-  virtual std::unique_ptr<DeviceBlock> allocate(uint64_t bytes) = 0;   // throws out_of_memory
-  virtual HostAllocator& host_allocator() = 0;   // pinned where that helps uploads
+  virtual std::string name() const = 0;      // "cpu (AMD EPYC, avx512_core, 2 threads)"
+  virtual uint64_t free_memory() const = 0;  // bytes that allocate() could give now
+  virtual std::unique_ptr<DeviceBlock> allocate(uint64_t bytes) = 0;  // throws out_of_memory
+  virtual HostAllocator& host_allocator() = 0;                        // pinned where that helps uploads
 
   // Ordered with launches: an upload begun now is seen by what is launched later, and waits
   // for nothing but earlier use of the same slot (the caller's business: two slots).
@@ -56,7 +56,7 @@ class Device {
   virtual uint64_t download(void* host, const std::byte* source, size_t bytes) = 0;
   virtual bool ticket_done(uint64_t ticket) = 0;
   virtual void wait(uint64_t ticket) = 0;
-  virtual void synchronize() = 0;                // throws `device` on any earlier failure
+  virtual void synchronize() = 0;  // throws `device` on any earlier failure
 
   // Makes a program of bound kernels. Nothing runs yet: memory stays as it is.
   virtual std::unique_ptr<Program> make_program(std::vector<std::unique_ptr<Kernel>> kernels) = 0;

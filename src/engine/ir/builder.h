@@ -18,11 +18,11 @@ class GraphBuilder {
   void set_phase(Phase phase) { phase_ = phase; }
 
   TensorId tensor(std::string name, TensorType type, Region region = Region::F);
-  TensorId parameter(Parameter parameter);                          // also makes its tensor in W
-  TensorId buffer(std::string name, Shape shape);                   // a running statistic in B
+  TensorId parameter(Parameter parameter);         // also makes its tensor in W
+  TensorId buffer(std::string name, Shape shape);  // a running statistic in B
   // The tensor in W, E, A, G, M or V of one parameter; made when first asked for.
   TensorId family_tensor(int parameter, Region family, DType dtype = DType::f32);
-  void add_scalars();                                               // fills Graph::scalars
+  void add_scalars();  // fills Graph::scalars
   // Appends a node whose output types are given; returns the new tensors.
   std::vector<TensorId> node(Op op, std::string name, std::vector<TensorId> inputs,
                              const std::vector<TensorType>& outputs, AttributesPtr attributes);

@@ -31,9 +31,9 @@ struct Tensor {
   Shape shape;
   DType dtype = DType::f32;
   Region region = Region::F;
-  int32_t parameter = -1;          // index in Graph::parameters, for the parameter families
-  TensorId alias_of = kNoTensor;   // same bytes as that tensor, seen in another shape
-  bool keep = false;               // must still be readable when the program ends
+  int32_t parameter = -1;         // index in Graph::parameters, for the parameter families
+  TensorId alias_of = kNoTensor;  // same bytes as that tensor, seen in another shape
+  bool keep = false;              // must still be readable when the program ends
 
   TensorType type() const { return {shape, dtype}; }
 };
@@ -51,13 +51,15 @@ enum class Phase : uint8_t { forward, backward, update };
 struct Node {
   Op op{};
   Phase phase = Phase::forward;
-  std::string name;                // the ONNX node it comes from, for messages
-  std::vector<TensorId> inputs;    // kNoTensor: an optional input that is absent
-  std::vector<TensorId> outputs;   // kNoTensor: an output nobody wants
+  std::string name;               // the ONNX node it comes from, for messages
+  std::vector<TensorId> inputs;   // kNoTensor: an optional input that is absent
+  std::vector<TensorId> outputs;  // kNoTensor: an output nobody wants
   AttributesPtr attributes;
 
   template <typename T>
-  const T& as() const { return static_cast<const T&>(*attributes); }
+  const T& as() const {
+    return static_cast<const T&>(*attributes);
+  }
 };
 
 enum class ParameterKind : uint8_t { weight, bias, norm_scale, norm_bias, scale, constant };
@@ -67,25 +69,25 @@ const char* name_of(ParameterKind kind);
 // brings along (a frozen one). Its per-parameter training facts become a row of the
 // segment table.
 struct Parameter {
-  std::string name;                // the ONNX initializer's
-  Shape shape;                     // engine layout: conv KRSC, fully connected [O,1,1,I], vectors [1,1,1,C]
+  std::string name;  // the ONNX initializer's
+  Shape shape;       // engine layout: conv KRSC, fully connected [O,1,1,I], vectors [1,1,1,C]
   ParameterKind kind = ParameterKind::weight;
   bool trainable = true;
-  std::string reason;              // why it is trained or not, for `inspect`
+  std::string reason;  // why it is trained or not, for `inspect`
   float learning_rate_multiplier = 1.0f;
   float weight_decay_multiplier = 1.0f;
-  bool lars = true;                // false: the plain rate (biases, norms) under LARS
-  TensorId value = kNoTensor;      // in W
+  bool lars = true;            // false: the plain rate (biases, norms) under LARS
+  TensorId value = kNoTensor;  // in W
 };
 
 // Running statistics of a normalisation, in region B.
 struct Buffer {
-  std::string name;                // the ONNX initializer's
+  std::string name;  // the ONNX initializer's
   TensorId value = kNoTensor;
 };
 
 struct GraphOutput {
-  std::string name;                // the ONNX output's
+  std::string name;  // the ONNX output's
   TensorId value = kNoTensor;
 };
 
@@ -97,8 +99,8 @@ struct Graph {
   std::vector<Parameter> parameters;
   std::vector<Buffer> buffers;
   std::vector<GraphOutput> outputs;
-  TensorId input = kNoTensor;      // images [N,H,W,C] as the first op reads them
-  std::vector<TensorId> scalars;   // by Scalar; empty until the training passes add them
+  TensorId input = kNoTensor;     // images [N,H,W,C] as the first op reads them
+  std::vector<TensorId> scalars;  // by Scalar; empty until the training passes add them
 
   const Tensor& at(TensorId id) const { return tensors[size_t(id)]; }
   Tensor& at(TensorId id) { return tensors[size_t(id)]; }

@@ -20,7 +20,8 @@ constexpr int kOps = 0
 constexpr const char* name_of(Op op) {
   switch (op) {
 #define REN_OP(name, folder, backends) \
-  case Op::name: return #name;
+  case Op::name:                       \
+    return #name;
 #include "engine/ir/op_list.def"
 #undef REN_OP
   }

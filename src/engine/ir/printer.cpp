@@ -21,9 +21,12 @@ std::string declaration(const Graph& graph, TensorId id) {
 
 const char* prefix(Phase phase) {
   switch (phase) {
-    case Phase::forward: return "fwd";
-    case Phase::backward: return "bwd";
-    case Phase::update: return "upd";
+    case Phase::forward:
+      return "fwd";
+    case Phase::backward:
+      return "bwd";
+    case Phase::update:
+      return "upd";
   }
   return "?";
 }

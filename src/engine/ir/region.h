@@ -20,7 +20,8 @@ constexpr int kRegions = 0
 constexpr const char* name_of(Region region) {
   switch (region) {
 #define REN_REGION(letter, name, family, content) \
-  case Region::letter: return #letter;
+  case Region::letter:                            \
+    return #letter;
 #include "engine/ir/region_list.def"
 #undef REN_REGION
   }
@@ -30,7 +31,8 @@ constexpr const char* name_of(Region region) {
 constexpr bool is_parameter_family(Region region) {
   switch (region) {
 #define REN_REGION(letter, name, family, content) \
-  case Region::letter: return family;
+  case Region::letter:                            \
+    return family;
 #include "engine/ir/region_list.def"
 #undef REN_REGION
   }

@@ -19,7 +19,8 @@ class Verifier {
     check_tensors();
     for (size_t i = 0; i < graph_.parameters.size(); ++i) {
       const Parameter& p = graph_.parameters[i];
-      check(in_range(p.value) && graph_.at(p.value).region == Region::W, "parameter '{}' has no tensor in W", p.name);
+      check(in_range(p.value) && graph_.at(p.value).region == Region::W, "parameter '{}' has no tensor in W",
+            p.name);
       check(graph_.at(p.value).shape == p.shape, "parameter '{}' and its tensor differ in shape", p.name);
     }
     written_.assign(graph_.tensors.size(), false);
@@ -33,8 +34,8 @@ class Verifier {
   template <typename... Args>
   void check(bool condition, fmt::format_string<Args...> format, Args&&... args) {
     if (condition) return;
-    throw Error(StatusCode::internal, fmt::format("after pass '{}': {}", pass_,
-                                                  fmt::format(format, std::forward<Args>(args)...)));
+    throw Error(StatusCode::internal,
+                fmt::format("after pass '{}': {}", pass_, fmt::format(format, std::forward<Args>(args)...)));
   }
 
   bool in_range(TensorId id) const { return id >= 0 && size_t(id) < graph_.tensors.size(); }
@@ -54,8 +55,8 @@ class Verifier {
   void check_tensors() {
     for (size_t i = 0; i < graph_.tensors.size(); ++i) {
       const Tensor& t = graph_.tensors[i];
-      check(t.shape.n > 0 && t.shape.h > 0 && t.shape.w > 0 && t.shape.c > 0, "tensor %{} '{}' has shape {}", i,
-            t.name, to_string(t.shape));
+      check(t.shape.n > 0 && t.shape.h > 0 && t.shape.w > 0 && t.shape.c > 0, "tensor %{} '{}' has shape {}",
+            i, t.name, to_string(t.shape));
       if (t.alias_of == kNoTensor) continue;
       check(in_range(t.alias_of) && t.alias_of != TensorId(i), "tensor %{} aliases %{}", i, t.alias_of);
       const Tensor& root = graph_.at(t.alias_of);
@@ -68,8 +69,8 @@ class Verifier {
     for (const TensorId id : node.inputs) {
       if (id == kNoTensor) continue;
       check(in_range(id), "node '{}' reads tensor {}", node.name, id);
-      check(readable(id), "node '{}' ({}) reads %{} '{}' before it is written", node.name, name_of(node.op), id,
-            graph_.at(id).name);
+      check(readable(id), "node '{}' ({}) reads %{} '{}' before it is written", node.name, name_of(node.op),
+            id, graph_.at(id).name);
     }
     for (const TensorId id : node.outputs) {
       if (id == kNoTensor) continue;
@@ -78,7 +79,8 @@ class Verifier {
         check(node.op == Op::view, "node '{}' writes the alias %{}", node.name, id);
         continue;
       }
-      check(!written_[size_t(id)] || exists_at_start(graph_, id), "node '{}' writes %{} a second time", node.name, id);
+      check(!written_[size_t(id)] || exists_at_start(graph_, id), "node '{}' writes %{} a second time",
+            node.name, id);
       written_[size_t(id)] = true;
     }
   }

@@ -20,7 +20,7 @@ namespace ren {
 class ReferenceRegions {
  public:
   virtual ~ReferenceRegions() = default;
-  virtual std::vector<double>* slot(Region family, int parameter) = 0;   // nullptr: not there
+  virtual std::vector<double>* slot(Region family, int parameter) = 0;  // nullptr: not there
 };
 
 // Values for the double-precision reference, in NHWC order without padding. Inputs that an op
@@ -28,9 +28,9 @@ class ReferenceRegions {
 struct ReferenceCall {
   const Graph& graph;
   const Node& node;
-  std::vector<const std::vector<double>*> inputs;   // nullptr: absent
-  std::vector<std::vector<double>*> outputs;        // sized by the caller; nullptr: unwanted
-  ReferenceRegions* regions = nullptr;              // for range ops
+  std::vector<const std::vector<double>*> inputs;  // nullptr: absent
+  std::vector<std::vector<double>*> outputs;       // sized by the caller; nullptr: unwanted
+  ReferenceRegions* regions = nullptr;             // for range ops
 
   const Shape& input_shape(size_t i) const { return graph.at(node.inputs[i]).shape; }
   const Shape& output_shape(size_t i) const { return graph.at(node.outputs[i]).shape; }
@@ -47,13 +47,13 @@ class GradientContext {
   const Graph& graph() const { return builder_.graph(); }
   GraphBuilder& builder() { return builder_; }
 
-  virtual TensorId output_gradient(size_t output) = 0;   // kNoTensor when nothing flows in
+  virtual TensorId output_gradient(size_t output) = 0;  // kNoTensor when nothing flows in
   virtual bool wants(size_t input) const = 0;
   virtual void set_gradient(size_t input, TensorId contribution) = 0;
 
  private:
   GraphBuilder& builder_;
-  const Node node_;   // a copy: emitting nodes moves the graph's own
+  const Node node_;  // a copy: emitting nodes moves the graph's own
 };
 
 struct OpDefinition {
@@ -78,7 +78,7 @@ std::vector<TensorId> emit(GraphBuilder& builder, Op op, std::string name, std::
 // A node's memory once the plan is known. Pointers are device addresses.
 struct RegionSpan {
   std::byte* base = nullptr;
-  uint64_t bytes = 0;       // the region's extent, slots and their gaps included
+  uint64_t bytes = 0;  // the region's extent, slots and their gaps included
 };
 
 struct BindContext {
@@ -86,17 +86,17 @@ struct BindContext {
   const Node& node;
   const NodeChoice& choice;
   Device& device;
-  std::span<std::byte* const> inputs;     // nullptr: absent
+  std::span<std::byte* const> inputs;  // nullptr: absent
   std::span<std::byte* const> outputs;
-  std::byte* workspace = nullptr;         // choice.workspace_bytes
-  std::span<const RegionSpan> regions;    // by Region; for range ops
-  std::span<const struct Segment> segments;   // by slot; for range ops
+  std::byte* workspace = nullptr;            // choice.workspace_bytes
+  std::span<const RegionSpan> regions;       // by Region; for range ops
+  std::span<const struct Segment> segments;  // by slot; for range ops
 };
 
 // One slot of the parameter families, as range ops see it: offsets are relative to the
 // region's base, and those of A are half of W's.
 struct Segment {
-  uint64_t offset = 0;         // in W, G, M, V, E (FP32), bytes
+  uint64_t offset = 0;  // in W, G, M, V, E (FP32), bytes
   uint64_t elements = 0;
   float learning_rate = 1.0f;  // multiplier
   float weight_decay = 1.0f;   // multiplier
@@ -121,7 +121,7 @@ struct OpBackend {
 struct Backend {
   DeviceKind kind;
   std::unique_ptr<Device> (*open)(int index);
-  const OpBackend* (*kernels)(Op op);      // nullptr: this backend has none
+  const OpBackend* (*kernels)(Op op);  // nullptr: this backend has none
 };
 
 const Backend& cpu_backend();

@@ -11,7 +11,8 @@ namespace ren {
 const OpDefinition& definition_of(Op op) {
   switch (op) {
 #define REN_OP(name, folder, backends) \
-  case Op::name: return name##_definition();
+  case Op::name:                       \
+    return name##_definition();
 #include "engine/ir/op_list.def"
 #undef REN_OP
   }
@@ -40,7 +41,8 @@ std::vector<TensorId> emit(GraphBuilder& builder, Op op, std::string name, std::
 
 bool broadcasts_to(const Shape& operand, const Shape& full) {
   const auto fits = [](int64_t a, int64_t b) { return a == b || a == 1; };
-  return fits(operand.n, full.n) && fits(operand.h, full.h) && fits(operand.w, full.w) && fits(operand.c, full.c);
+  return fits(operand.n, full.n) && fits(operand.h, full.h) && fits(operand.w, full.w) &&
+         fits(operand.c, full.c);
 }
 
 }  // namespace ren

@@ -16,9 +16,11 @@ namespace ren {
 namespace {
 
 #define REN_CPU_ROW_NONE(name) \
-  case Op::name: return nullptr;
+  case Op::name:               \
+    return nullptr;
 #define REN_CPU_ROW_CPU(name) \
-  case Op::name: return &name##_cpu();
+  case Op::name:              \
+    return &name##_cpu();
 #define REN_CPU_ROW_CPU_CUDA(name) REN_CPU_ROW_CPU(name)
 
 const OpBackend* cpu_kernels(Op op) {

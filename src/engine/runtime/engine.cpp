@@ -24,7 +24,9 @@ std::vector<float> widen(const std::vector<std::byte>& raw, const Tensor& t) {
   switch (t.dtype) {
     case DType::f32:
     case DType::f16:
-    case DType::bf16: convert_to_f32(raw.data(), t.dtype, out.data(), count); break;
+    case DType::bf16:
+      convert_to_f32(raw.data(), t.dtype, out.data(), count);
+      break;
     case DType::i32:
       for (size_t i = 0; i < count; ++i) {
         int32_t v;
@@ -60,7 +62,8 @@ class TimedKernel final : public Kernel {
 
 }  // namespace
 
-Engine::Engine(const Backend& backend, int device_index, std::vector<EngineVariant> variants, EngineOptions options)
+Engine::Engine(const Backend& backend, int device_index, std::vector<EngineVariant> variants,
+               EngineOptions options)
     : backend_(backend), variants_(std::move(variants)), device_(backend.open(device_index)) {
   require(!variants_.empty(), "an engine needs a variant");
   prepare();
@@ -94,7 +97,7 @@ void Engine::prepare() {
       }
     }
     choices_.push_back(std::move(choices));
-    if (!problems.empty()) break;   // the other variants have the same nodes
+    if (!problems.empty()) break;  // the other variants have the same nodes
   }
   problems.throw_if_any(StatusCode::unsupported, fmt::format("the model cannot run on {}", device_->name()));
 }
@@ -126,11 +129,13 @@ void Engine::take_arena(uint64_t limit) {
   const uint64_t needed = plan_->arena_bytes();
   if (needed > available) {
     const Role role = variants_[0].role;
-    uint64_t growing = 0;   // what is proportional to the batch
+    uint64_t growing = 0;  // what is proportional to the batch
     for (const Region r : {Region::I, Region::F, Region::T}) growing += plan_->region(r, role).bytes;
     const int64_t batch = variants_[0].graph.batch();
     const uint64_t fixed = needed - std::min(needed, growing);
-    const int64_t fits = fixed >= available || growing == 0 ? 0 : int64_t(double(available - fixed) / double(growing) * double(batch));
+    const int64_t fits = fixed >= available || growing == 0
+                             ? 0
+                             : int64_t(double(available - fixed) / double(growing) * double(batch));
     std::string text = explain_shortage(*plan_, available);
     text += fits > 0 ? fmt::format("\na batch of about {} would fit (now {})", fits, batch)
                      : std::string("\nno batch size would fit");
@@ -162,8 +167,15 @@ std::unique_ptr<Kernel> Engine::bind_node(size_t variant, size_t index) {
   for (const TensorId id : node.outputs) outputs.push_back(address(variant, id));
   const uint64_t workspace = plan_->workspace(variant, index);
   const std::vector<RegionSpan> regions = region_spans(v.role);
-  const BindContext context{v.graph, node, choices_[variant].nodes[index], *device_, inputs, outputs,
-                            workspace == kNone ? nullptr : arena_->base() + workspace, regions, segments_};
+  const BindContext context{v.graph,
+                            node,
+                            choices_[variant].nodes[index],
+                            *device_,
+                            inputs,
+                            outputs,
+                            workspace == kNone ? nullptr : arena_->base() + workspace,
+                            regions,
+                            segments_};
   return backend_.kernels(node.op)->bind(context);
 }
 
@@ -176,7 +188,8 @@ void Engine::bind(bool profile) {
     for (size_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].op == Op::view) continue;
       kernels.push_back(bind_node(v, i));
-      if (profile) kernels.back() = std::make_unique<TimedKernel>(std::move(kernels.back()), node_times_[v][i]);
+      if (profile)
+        kernels.back() = std::make_unique<TimedKernel>(std::move(kernels.back()), node_times_[v][i]);
     }
     programs_.push_back(device_->make_program(std::move(kernels)));
   }
@@ -190,10 +203,12 @@ void Engine::bind(bool profile) {
   const NodeChoice choice = kernels->prepare({variants_[0].graph, node, *device_});
   require(choice.workspace_bytes == 0, "range_cast wants a workspace");
   const std::vector<RegionSpan> regions = region_spans(variants_[0].role);
-  cast_weights_ = kernels->bind({variants_[0].graph, node, choice, *device_, {}, {}, nullptr, regions, segments_});
+  cast_weights_ =
+      kernels->bind({variants_[0].graph, node, choice, *device_, {}, {}, nullptr, regions, segments_});
 }
 
-void Engine::upload_batch(size_t variant, const std::byte* record, const int32_t* labels, const void* images) {
+void Engine::upload_batch(size_t variant, const std::byte* record, const int32_t* labels,
+                          const void* images) {
   const Graph& graph = variants_[variant].graph;
   const Node& load = graph.nodes[0];
   require(load.op == Op::load_batch, "the program does not begin with load_batch");
@@ -231,10 +246,11 @@ void Engine::write(size_t variant, TensorId tensor, const std::vector<float>& va
   const Tensor& t = variants_[variant].graph.at(tensor);
   require(size_t(t.shape.elements()) == values.size(), "tensor '{}' holds {} elements, not {}", t.name,
           t.shape.elements(), values.size());
-  require(t.dtype != DType::i32 && t.dtype != DType::u8 && t.dtype != DType::i8, "tensor '{}' is not floating point", t.name);
+  require(t.dtype != DType::i32 && t.dtype != DType::u8 && t.dtype != DType::i8,
+          "tensor '{}' is not floating point", t.name);
   std::vector<std::byte> raw(bytes_of(t));
   convert_from_f32(values.data(), t.dtype, raw.data(), values.size());
-  device_->synchronize();   // what was launched before reads the old values
+  device_->synchronize();  // what was launched before reads the old values
   device_->upload(address(variant, tensor), raw.data(), raw.size());
   device_->synchronize();
 }
@@ -255,7 +271,7 @@ double Engine::read_scalar(Scalar scalar, int component) {
 
 void Engine::write_scalar(Scalar scalar, double value, int component) {
   std::byte raw[4];
-  device_->synchronize();   // what was launched before reads the old value
+  device_->synchronize();  // what was launched before reads the old value
   if (kScalars[size_t(scalar)].type == DType::i32) {
     const int32_t v = int32_t(value);
     std::memcpy(raw, &v, 4);
@@ -269,7 +285,8 @@ void Engine::write_scalar(Scalar scalar, double value, int component) {
 
 std::vector<float> Engine::read_parameter(Region family, int32_t parameter) {
   const Extent region = plan_->region(family, variants_[0].role);
-  if (region.bytes == 0) fail(StatusCode::not_found, "this training has no {} ({})", name_of(family), content_of(family));
+  if (region.bytes == 0)
+    fail(StatusCode::not_found, "this training has no {} ({})", name_of(family), content_of(family));
   std::vector<float> out(size_t(variants_[0].graph.parameters[size_t(parameter)].shape.elements()));
   const std::byte* source = arena_->base() + region.offset + plan_->slot_offset(family, parameter);
   device_->wait(device_->download(out.data(), source, out.size() * sizeof(float)));
@@ -278,12 +295,13 @@ std::vector<float> Engine::read_parameter(Region family, int32_t parameter) {
 
 void Engine::write_parameter(Region family, int32_t parameter, const std::vector<float>& values) {
   const Extent region = plan_->region(family, variants_[0].role);
-  if (region.bytes == 0) fail(StatusCode::not_found, "this training has no {} ({})", name_of(family), content_of(family));
+  if (region.bytes == 0)
+    fail(StatusCode::not_found, "this training has no {} ({})", name_of(family), content_of(family));
   const Parameter& p = variants_[0].graph.parameters[size_t(parameter)];
   require(size_t(p.shape.elements()) == values.size(), "parameter '{}' holds {} elements, not {}", p.name,
           p.shape.elements(), values.size());
   std::byte* target = arena_->base() + region.offset + plan_->slot_offset(family, parameter);
-  device_->synchronize();   // what was launched before reads the old values
+  device_->synchronize();  // what was launched before reads the old values
   device_->upload(target, values.data(), values.size() * sizeof(float));
   device_->synchronize();
 }
@@ -297,7 +315,8 @@ void Engine::write_buffer(int32_t buffer, const std::vector<float>& values) {
 }
 
 void Engine::weights_written() {
-  const Extent w = plan_->region(Region::W, variants_[0].role), e = plan_->region(Region::E, variants_[0].role);
+  const Extent w = plan_->region(Region::W, variants_[0].role),
+               e = plan_->region(Region::E, variants_[0].role);
   if (e.bytes != 0)
     for (size_t p = 0; p < variants_[0].graph.parameters.size(); ++p)
       write_parameter(Region::E, int32_t(p), read_parameter(Region::W, int32_t(p)));

@@ -18,9 +18,9 @@ struct EngineVariant {
 };
 
 struct EngineOptions {
-  PlanOptions plan;                  // slot_order and A's type are filled in here when empty
-  uint64_t memory_limit = 0;         // bytes; 0: what the device has free
-  bool profile = false;              // measure each node (a device that runs launches at once: the CPU)
+  PlanOptions plan;           // slot_order and A's type are filled in here when empty
+  uint64_t memory_limit = 0;  // bytes; 0: what the device has free
+  bool profile = false;       // measure each node (a device that runs launches at once: the CPU)
 };
 
 // Time a node took, summed over the runs since the engine was made.
@@ -35,7 +35,8 @@ class Engine {
  public:
   // Throws unsupported (ops without a kernel, all listed), out_of_memory (the largest consumers
   // and the largest batch that would fit), device.
-  Engine(const Backend& backend, int device_index, std::vector<EngineVariant> variants, EngineOptions options);
+  Engine(const Backend& backend, int device_index, std::vector<EngineVariant> variants,
+         EngineOptions options);
   ~Engine();
 
   const std::vector<EngineVariant>& variants() const { return variants_; }
@@ -49,7 +50,7 @@ class Engine {
   // variant's sizes; labels are ignored when the variant takes none. The host memory must stay
   // until the second next upload.
   void upload_batch(size_t variant, const std::byte* record, const int32_t* labels, const void* images);
-  void run(size_t variant);          // enqueues
+  void run(size_t variant);  // enqueues
   int64_t launches() const { return launches_; }
   void set_launches(int64_t count);  // also the device's counter; for resuming
 

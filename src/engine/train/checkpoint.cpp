@@ -48,7 +48,8 @@ T parse(const SafeTensorsFile& file, const std::string& path, const std::string&
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
-    fail(StatusCode::invalid_data, "'{}' is no usable checkpoint: its entry '{}' reads '{}'", path, key, text);
+    fail(StatusCode::invalid_data, "'{}' is no usable checkpoint: its entry '{}' reads '{}'", path, key,
+         text);
   return value;
 }
 
@@ -73,8 +74,9 @@ void Trainer::save_checkpoint(const std::string& path) const {
 
   std::map<std::string, SafeTensor> tensors;
   for (const auto& [name, content] : values)
-    tensors[name] = {"F32", shapes[name],
-                     std::string_view(reinterpret_cast<const char*>(content.data()), content.size() * sizeof(float))};
+    tensors[name] = {
+        "F32", shapes[name],
+        std::string_view(reinterpret_cast<const char*>(content.data()), content.size() * sizeof(float))};
   std::map<std::string, std::string> metadata;
   metadata["format"] = kFormat;
   for (const auto& [key, value] : settings(options_)) metadata["setting." + key] = value;
@@ -116,7 +118,8 @@ void Trainer::load_checkpoint(const std::string& path) {
     if (t == nullptr) {
       problems.add(name, fmt::format("is missing in the checkpoint ({})", content_of(family)));
     } else if (t->dtype != "F32" || t->elements() != elements) {
-      problems.add(name, fmt::format("has {} elements of {} in the checkpoint, not {} of F32", t->elements(), t->dtype, elements));
+      problems.add(name, fmt::format("has {} elements of {} in the checkpoint, not {} of F32", t->elements(),
+                                     t->dtype, elements));
     } else {
       items.push_back({family, int32_t(index), t});
     }
@@ -155,7 +158,7 @@ void Trainer::load_checkpoint(const std::string& path) {
       engine_->write_parameter(Region::W, item.index, content);
     }
   }
-  engine_->weights_written();   // E = W, before the saved E is put in its place
+  engine_->weights_written();  // E = W, before the saved E is put in its place
   for (const Item& item : items) {
     if (item.family == Region::B || item.family == Region::W) continue;
     std::vector<float> content(size_t(item.tensor->elements()));

@@ -15,7 +15,7 @@ struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
   double learning_rate = 0.1, final_rate = 0.0;
   int64_t warmup_steps = 0, total_steps = 0;
-  int64_t step_size = 0;   // steps between two reductions
+  int64_t step_size = 0;  // steps between two reductions
   double gamma = 0.1;
 
   double at(int64_t step) const;

@@ -14,7 +14,9 @@ namespace ren {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 bool mixed(const TrainerOptions& options) { return options.spec.precision != Precision::fp32; }
 
@@ -31,10 +33,13 @@ void check_options(const TrainerOptions& o) {
   };
   want(o.batch >= 1, "batch", "must be at least 1");
   want(o.evaluation_batch >= 0, "evaluation batch", "must not be negative");
-  want(std::isfinite(o.learning_rate) && o.learning_rate >= 0, "learning rate", "must be finite and not negative");
+  want(std::isfinite(o.learning_rate) && o.learning_rate >= 0, "learning rate",
+       "must be finite and not negative");
   want(o.momentum >= 0 && o.momentum < 1, "momentum", "must be in [0, 1)");
-  want(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "weight decay", "must be finite and not negative");
-  want(o.spec.loss.label_smoothing >= 0 && o.spec.loss.label_smoothing < 1, "label smoothing", "must be in [0, 1)");
+  want(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "weight decay",
+       "must be finite and not negative");
+  want(o.spec.loss.label_smoothing >= 0 && o.spec.loss.label_smoothing < 1, "label smoothing",
+       "must be in [0, 1)");
   want(!o.spec.optimizer.nesterov || o.momentum > 0, "nesterov", "needs a momentum above 0");
   want(o.epochs >= 1, "epochs", "must be at least 1");
   want(o.warmup_epochs >= 0, "warm-up", "must not be negative");
@@ -44,7 +49,8 @@ void check_options(const TrainerOptions& o) {
 
 }  // namespace
 
-Trainer::Trainer(ModelState model, TrainerOptions options) : model_(std::move(model)), options_(std::move(options)) {
+Trainer::Trainer(ModelState model, TrainerOptions options)
+    : model_(std::move(model)), options_(std::move(options)) {
   check_options(options_);
   if (options_.evaluation_batch == 0) options_.evaluation_batch = options_.batch;
   options_.spec.optimizer.momentum = options_.momentum > 0;
@@ -105,8 +111,9 @@ size_t Trainer::step_variant(int64_t count) const {
   const auto& variants = engine_->variants();
   for (size_t i = 0; i < variants.size(); ++i)
     if (variants[i].role == Role::step && variants[i].graph.batch() == count) return i;
-  fail(StatusCode::invalid_argument, "a step takes a batch of {} here, not {} (name other sizes when the trainer is made)",
-       options_.batch, count);
+  fail(StatusCode::invalid_argument,
+       "a step takes a batch of {} here, not {} (name other sizes when the trainer is made)", options_.batch,
+       count);
 }
 
 int64_t Trainer::labels_per_sample(size_t variant) const {
@@ -128,8 +135,9 @@ void Trainer::launch(Flight& flight, size_t variant, const void* images, const i
   for (int64_t i = 0; i < count * per_sample; ++i) {
     const int32_t label = labels[i];
     if (label != ignored && (label < 0 || label >= classes))
-      fail(StatusCode::invalid_data, "sample {} of the batch has label {}; the model has {} classes (0 to {})",
-           i / per_sample, label, classes, classes - 1);
+      fail(StatusCode::invalid_data,
+           "sample {} of the batch has label {}; the model has {} classes (0 to {})", i / per_sample, label,
+           classes, classes - 1);
     flight.labels[size_t(i)] = label;
     flight.targets += label != ignored;
   }
@@ -209,14 +217,16 @@ StepResult Trainer::step(const void* images, const int32_t* labels, int64_t coun
 StepResult Trainer::evaluate_batch(const void* images, const int32_t* labels, int64_t count) {
   const size_t variant = variant_of(Role::evaluate);
   if (count < 1 || count > options_.evaluation_batch)
-    fail(StatusCode::invalid_argument, "an evaluation takes 1 to {} images, not {}", options_.evaluation_batch, count);
+    fail(StatusCode::invalid_argument, "an evaluation takes 1 to {} images, not {}",
+         options_.evaluation_batch, count);
   return launch_and_land(variant, images, labels, count, 0.0);
 }
 
 std::vector<std::vector<float>> Trainer::predict(const void* images, int64_t count) {
   const size_t variant = variant_of(Role::predict);
   if (count < 1 || count > options_.evaluation_batch)
-    fail(StatusCode::invalid_argument, "a prediction takes 1 to {} images, not {}", options_.evaluation_batch, count);
+    fail(StatusCode::invalid_argument, "a prediction takes 1 to {} images, not {}", options_.evaluation_batch,
+         count);
   launch_and_land(variant, images, nullptr, count, 0.0);
   std::vector<std::vector<float>> outputs;
   const Graph& graph = engine_->variants()[variant].graph;
@@ -231,10 +241,12 @@ void Trainer::check_source(const BatchSource& source, int64_t batch, const char*
   const BatchSource::Description& d = source.description();
   const Shape image = model_.graph.at(model_.graph.input).shape;
   Problems problems;
-  if (d.batch != batch) problems.add(purpose, fmt::format("gives batches of {}, the trainer takes {}", d.batch, batch));
+  if (d.batch != batch)
+    problems.add(purpose, fmt::format("gives batches of {}, the trainer takes {}", d.batch, batch));
   if (d.height != image.h || d.width != image.w || d.channels != image.c)
-    problems.add(purpose, fmt::format("gives images of {}x{}x{}, the model takes {}x{}x{} (height, width, channels)",
-                                      d.height, d.width, d.channels, image.h, image.w, image.c));
+    problems.add(purpose,
+                 fmt::format("gives images of {}x{}x{}, the model takes {}x{}x{} (height, width, channels)",
+                             d.height, d.width, d.channels, image.h, image.w, image.c));
   if (d.image_type != options_.spec.input.image_type)
     problems.add(purpose, fmt::format("gives {} images, the trainer was made for {}", name_of(d.image_type),
                                       name_of(options_.spec.input.image_type)));
@@ -306,25 +318,30 @@ void Trainer::train_epoch(const FitOptions& options, const Schedule& schedule, F
     const StepResult r = land(flight);
     account(r, epoch_so_far_);
     if (!mixed(options_) && !std::isfinite(r.loss))
-      fail(StatusCode::numerical, "the loss is {} in epoch {}, step {}: training has diverged; lower the learning rate",
-           r.loss, position_.epoch + 1, position_.batch);
+      fail(StatusCode::numerical,
+           "the loss is {} in epoch {}, step {}: training has diverged; lower the learning rate", r.loss,
+           position_.epoch + 1, position_.batch);
     if (r.skipped) {
       const double in_a_row = engine_->read_scalar(Scalar::skipped_in_a_row);
       if (in_a_row > options_.max_skipped_in_a_row)
         fail(StatusCode::numerical,
-             "gradients overflowed in {} steps in a row (epoch {}, step {}, loss scale {}): training has diverged; "
+             "gradients overflowed in {} steps in a row (epoch {}, step {}, loss scale {}): training has "
+             "diverged; "
              "lower the learning rate or use another precision",
              in_a_row, position_.epoch + 1, position_.batch, engine_->read_scalar(Scalar::loss_scale));
     }
   };
   for (int64_t k = 0;; ++k) {
     Flight& flight = flights_[k & 1];
-    take(flight);   // its batch must be used up before the source reuses the memory
+    take(flight);  // its batch must be used up before the source reuses the memory
     if (stop_.exchange(false)) {
       take(flights_[(k + 1) & 1]);
       if (!options.checkpoint_path.empty()) save_if_asked(options, progress);
-      fail(StatusCode::cancelled, "training was stopped in epoch {} after step {}{}", position_.epoch + 1, position_.batch,
-           options.checkpoint_path.empty() ? "" : "; a checkpoint was written to '" + options.checkpoint_path + "'");
+      fail(StatusCode::cancelled, "training was stopped in epoch {} after step {}{}", position_.epoch + 1,
+           position_.batch,
+           options.checkpoint_path.empty()
+               ? ""
+               : "; a checkpoint was written to '" + options.checkpoint_path + "'");
     }
     BatchView view;
     if (!source.next(view)) break;
@@ -364,10 +381,12 @@ void Trainer::save_if_asked(const FitOptions& options, FitProgress& progress) {
 FitProgress Trainer::fit(const FitOptions& options) {
   if (options.training == nullptr) fail(StatusCode::invalid_argument, "there is no training data");
   check_source(*options.training, options_.batch, "the training data");
-  if (options.validation != nullptr) check_source(*options.validation, options_.evaluation_batch, "the validation data");
+  if (options.validation != nullptr)
+    check_source(*options.validation, options_.evaluation_batch, "the validation data");
   const std::string& fingerprint = options.training->description().fingerprint;
   if (!data_fingerprint_.empty() && data_fingerprint_ != fingerprint)
-    fail(StatusCode::invalid_argument, "the checkpoint was made with other data, augmentation or seed; resume with the same");
+    fail(StatusCode::invalid_argument,
+         "the checkpoint was made with other data, augmentation or seed; resume with the same");
   data_fingerprint_ = fingerprint;
   options.training->use_allocator(engine_->device().host_allocator());
   if (options.validation != nullptr) options.validation->use_allocator(engine_->device().host_allocator());
@@ -412,12 +431,16 @@ FitProgress Trainer::fit(const FitOptions& options) {
 
 void Trainer::request_stop() noexcept { stop_ = true; }
 
-std::vector<float> Trainer::parameter(int32_t index, Region family) const { return engine_->read_parameter(family, index); }
+std::vector<float> Trainer::parameter(int32_t index, Region family) const {
+  return engine_->read_parameter(family, index);
+}
 std::vector<float> Trainer::buffer(int32_t index) const { return engine_->read_buffer(index); }
 void Trainer::set_parameter(int32_t index, const std::vector<float>& values) {
   engine_->write_parameter(Region::W, index, values);
   engine_->weights_written();
 }
-void Trainer::set_buffer(int32_t index, const std::vector<float>& values) { engine_->write_buffer(index, values); }
+void Trainer::set_buffer(int32_t index, const std::vector<float>& values) {
+  engine_->write_buffer(index, values);
+}
 
 }  // namespace ren

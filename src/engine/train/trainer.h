@@ -16,38 +16,39 @@ namespace ren {
 
 // A model as the trainer takes it: the importer's graph and values, without the importer.
 struct ModelState {
-  Graph graph;                                  // forward
-  std::vector<std::vector<float>> parameters;   // engine layout, by Graph::parameters
-  std::vector<std::vector<float>> buffers;      // by Graph::buffers
+  Graph graph;                                 // forward
+  std::vector<std::vector<float>> parameters;  // engine layout, by Graph::parameters
+  std::vector<std::vector<float>> buffers;     // by Graph::buffers
 };
 
 struct TrainerOptions {
   TrainingSpec spec;
   int64_t batch = 32;
-  std::vector<int64_t> other_batches;    // further step sizes, e.g. an epoch's last batch
-  int64_t evaluation_batch = 0;          // 0: as batch
-  bool evaluation_only = false;          // no gradients, no step variants
-  double learning_rate = 0.1, momentum = 0.9, weight_decay = 0.0, trust_coefficient = 0.001, ema_decay = 0.999;
+  std::vector<int64_t> other_batches;  // further step sizes, e.g. an epoch's last batch
+  int64_t evaluation_batch = 0;        // 0: as batch
+  bool evaluation_only = false;        // no gradients, no step variants
+  double learning_rate = 0.1, momentum = 0.9, weight_decay = 0.0, trust_coefficient = 0.001,
+         ema_decay = 0.999;
   ScheduleKind schedule = ScheduleKind::constant;
   double warmup_epochs = 0, final_rate = 0, step_epochs = 0, gamma = 0.1;
   int64_t epochs = 1;
   uint64_t seed = 0;
-  int max_skipped_in_a_row = 50;         // overflow in more steps than that ends training (numerical)
-  const Backend* backend = nullptr;      // nullptr: the CPU
+  int max_skipped_in_a_row = 50;     // overflow in more steps than that ends training (numerical)
+  const Backend* backend = nullptr;  // nullptr: the CPU
   int device_index = 0;
   uint64_t memory_limit = 0;
-  bool profile = false;                  // EngineOptions::profile
+  bool profile = false;  // EngineOptions::profile
 };
 
 struct StepResult {
-  double loss = 0;          // mean over the batch's targets, all outputs weighted
-  int64_t samples = 0, correct = 0, correct5 = 0;   // of the first output that carries a loss
-  bool skipped = false;     // overflow: nothing was updated
+  double loss = 0;                                 // mean over the batch's targets, all outputs weighted
+  int64_t samples = 0, correct = 0, correct5 = 0;  // of the first output that carries a loss
+  bool skipped = false;                            // overflow: nothing was updated
 };
 
 struct Metrics {
-  double loss = 0;          // mean over all targets
-  double top1 = 0, top5 = 0;   // shares, 0..1
+  double loss = 0;            // mean over all targets
+  double top1 = 0, top5 = 0;  // shares, 0..1
   int64_t samples = 0, steps = 0, skipped = 0;
   double seconds = 0;
 };
@@ -55,19 +56,19 @@ struct Metrics {
 enum class FitPhase : uint8_t { training, evaluating, epoch_done, checkpoint_written };
 struct FitProgress {
   FitPhase phase = FitPhase::training;
-  int64_t epoch = 0, epochs = 0, step = 0, steps = 0;   // within the epoch
+  int64_t epoch = 0, epochs = 0, step = 0, steps = 0;  // within the epoch
   double learning_rate = 0, images_per_second = 0, seconds_left = 0;
   double loss_scale = 1;
-  Metrics training, validation;     // so far in this epoch / the last evaluation
+  Metrics training, validation;  // so far in this epoch / the last evaluation
 };
 // Returns false to stop as request_stop does.
 using FitObserver = std::function<bool(const FitProgress&)>;
 
 struct FitOptions {
   BatchSource* training = nullptr;
-  BatchSource* validation = nullptr;       // may be nullptr
-  std::string checkpoint_path;             // empty: none
-  int64_t checkpoint_every_steps = 0;      // besides each epoch's end; 0: only that
+  BatchSource* validation = nullptr;   // may be nullptr
+  std::string checkpoint_path;         // empty: none
+  int64_t checkpoint_every_steps = 0;  // besides each epoch's end; 0: only that
   FitObserver observer;
 };
 
@@ -95,7 +96,7 @@ class Trainer {
   // is set with a checkpoint written.
   FitProgress fit(const FitOptions& options);
   Metrics evaluate(BatchSource& source, const FitObserver& observer = {});
-  void request_stop() noexcept;            // from any thread or signal handler
+  void request_stop() noexcept;  // from any thread or signal handler
 
   // Everything that decides how training goes on: W, M, V, E, B, scalars, position, seed.
   // Written atomically as safetensors. Loading checks that names, shapes, the training's settings
@@ -132,8 +133,9 @@ class Trainer {
   void launch(Flight& flight, size_t variant, const void* images, const int32_t* labels, int64_t count,
               int64_t first_sample, double learning_rate);
   StepResult land(Flight& flight);
-  void drain() noexcept;   // forgets what an error left in flight
-  StepResult launch_and_land(size_t variant, const void* images, const int32_t* labels, int64_t count, double rate);
+  void drain() noexcept;  // forgets what an error left in flight
+  StepResult launch_and_land(size_t variant, const void* images, const int32_t* labels, int64_t count,
+                             double rate);
   void train_epoch(const FitOptions& options, const Schedule& schedule, FitProgress& progress);
   void account(const StepResult& result, Metrics& metrics);
   void check_source(const BatchSource& source, int64_t batch, const char* purpose) const;
@@ -143,8 +145,8 @@ class Trainer {
   TrainerOptions options_;
   std::unique_ptr<Engine> engine_;
   Position position_;
-  Metrics epoch_so_far_;                // sums of an epoch that is under way; kept in checkpoints
-  std::string data_fingerprint_;        // of the data that the position refers to
+  Metrics epoch_so_far_;          // sums of an epoch that is under way; kept in checkpoints
+  std::string data_fingerprint_;  // of the data that the position refers to
   Flight flights_[2];
   std::atomic<bool> stop_{false};
 };

@@ -15,11 +15,12 @@ namespace {
 constexpr const char* kFormat = "renaissance-golden-1";
 constexpr int kSteps = 3;
 // An FP32 replay that misses a bound is tried again with its weights disturbed by about FP32's own rounding,
-// as much as a golden's batches are chosen to bear. When such a replay holds every bound, the miss was no error of the engine: a ReLU's argument
-// or two maxima of a pool lie so close that rounding decides, and then a whole gradient is on or off.
+// as much as a golden's batches are chosen to bear. When such a replay holds every bound, the miss was no
+// error of the engine: a ReLU's argument or two maxima of a pool lie so close that rounding decides, and then
+// a whole gradient is on or off.
 constexpr int kDisturbedReplays = 32;
-constexpr double kDisturbance = 1.5e-7;       // relative: one to two units in the last place
-constexpr double kNeverByRounding = 15.0;     // an error of so many bounds is put down to nothing else
+constexpr double kDisturbance = 1.5e-7;    // relative: one to two units in the last place
+constexpr double kNeverByRounding = 15.0;  // an error of so many bounds is put down to nothing else
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
@@ -239,8 +240,10 @@ class Verifier {
       const auto failed = std::count_if(first.comparisons.begin(), first.comparisons.end(),
                                         [](const Comparison& c) { return !c.passes(); });
       result_.notes.push_back(fmt::format(
-          "rounding decides in this golden: with the weights as they are {} of {} comparisons miss their bounds (worst "
-          "{:.3g}); disturbed by at most {} of their size, about FP32's own rounding, all hold (replay {} of {}). An "
+          "rounding decides in this golden: with the weights as they are {} of {} comparisons miss their "
+          "bounds (worst "
+          "{:.3g}); disturbed by at most {} of their size, about FP32's own rounding, all hold (replay {} of "
+          "{}). An "
           "activation lies at the kink of a ReLU, or a pool's maxima tie",
           failed, first.comparisons.size(), worst_of(first), kDisturbance, replay, kDisturbedReplays));
       return;
@@ -252,7 +255,8 @@ class Verifier {
     ModelState state = model_.state;
     for (size_t p = 0; p < state.parameters.size(); ++p) {
       RandomStream random(seed, 1, p);
-      for (float& v : state.parameters[p]) v = float(double(v) * (1.0 + kDisturbance * (2.0 * random.uniform() - 1.0)));
+      for (float& v : state.parameters[p])
+        v = float(double(v) * (1.0 + kDisturbance * (2.0 * random.uniform() - 1.0)));
     }
     return state;
   }

@@ -31,7 +31,9 @@ class Amp {
   }
 
  private:
-  bool feature(TensorId id) const { return id != kNoTensor && size_t(id) < feature_.size() && feature_[size_t(id)]; }
+  bool feature(TensorId id) const {
+    return id != kNoTensor && size_t(id) < feature_.size() && feature_[size_t(id)];
+  }
 
   // Whether an output varies with the sample, so that it is a feature (or a feature's gradient).
   bool makes_features(const Node& node) const {
@@ -39,17 +41,22 @@ class Amp {
       case Op::load_batch:
       case Op::conv:
       case Op::conv_backward_data:
-      case Op::cross_entropy_backward: return true;
-      case Op::gemm: return !node.as<GemmAttributes>().has_out;
+      case Op::cross_entropy_backward:
+        return true;
+      case Op::gemm:
+        return !node.as<GemmAttributes>().has_out;
       case Op::conv_backward_weights:
       case Op::batch_norm_statistics:
       case Op::cross_entropy:
-      case Op::reduce:                    // FP32 results, whatever they are of
+      case Op::reduce:  // FP32 results, whatever they are of
       case Op::layer_norm_statistics:
       case Op::group_norm_statistics:
-      case Op::group_sum: return false;
-      case Op::pointwise: return reads(node, false);   // of FP32 statistics alone: FP32
-      default: return reads(node, true);
+      case Op::group_sum:
+        return false;
+      case Op::pointwise:
+        return reads(node, false);  // of FP32 statistics alone: FP32
+      default:
+        return reads(node, true);
     }
   }
 
@@ -89,7 +96,8 @@ class Amp {
     bool derived = false;
     if (node.op == Op::pointwise && !reads(node, false))
       for (const TensorId id : node.inputs) derived |= per_sample_.count(id) != 0;
-    if (kept || derived || node.op == Op::layer_norm_statistics || node.op == Op::group_norm_statistics || node.op == Op::group_sum)
+    if (kept || derived || node.op == Op::layer_norm_statistics || node.op == Op::group_norm_statistics ||
+        node.op == Op::group_sum)
       for (const TensorId id : node.outputs)
         if (id != kNoTensor) per_sample_[id] = true;
   }
@@ -98,7 +106,8 @@ class Amp {
   void set_attribute_types(Node& node) {
     if (node.op == Op::pointwise) {
       std::vector<DType> types;
-      for (const TensorId id : node.outputs) types.push_back(id == kNoTensor ? DType::f32 : graph_.at(id).dtype);
+      for (const TensorId id : node.outputs)
+        types.push_back(id == kNoTensor ? DType::f32 : graph_.at(id).dtype);
       auto attributes = std::make_shared<PointwiseAttributes>(node.as<PointwiseAttributes>());
       attributes->types = std::move(types);
       node.attributes = std::move(attributes);
@@ -131,14 +140,16 @@ class Amp {
       case Op::pad_backward:
       case Op::permute:
       case Op::softmax:
-      case Op::softmax_backward: break;
-      default: return;
+      case Op::softmax_backward:
+        break;
+      default:
+        return;
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const TensorId id = node.inputs[i];
       if (id == kNoTensor || graph_.at(id).dtype != DType::f32) continue;
       const bool bias = i == 2 && (node.op == Op::conv || node.op == Op::gemm);
-      if (bias) continue;   // added in FP32
+      if (bias) continue;  // added in FP32
       node.inputs[i] = sixteen_bit(id);
     }
   }
@@ -159,8 +170,9 @@ class Amp {
       }
     } else {
       ExpressionBuilder e;
-      copy = emit(builder_, Op::pointwise, "cast(" + t.name + ")", {id},
-                  std::make_shared<PointwiseAttributes>(e.finish({e.input(0)}, 1), std::vector<DType>{type_}))[0];
+      copy = emit(
+          builder_, Op::pointwise, "cast(" + t.name + ")", {id},
+          std::make_shared<PointwiseAttributes>(e.finish({e.input(0)}, 1), std::vector<DType>{type_}))[0];
     }
     copies_[id] = copy;
     return copy;

@@ -41,7 +41,8 @@ void attach_input(Graph& graph, const PassContext& context) {
   }
   node.inputs.push_back(graph.scalar(Scalar::step));
   node.outputs.push_back(graph.input);
-  node.outputs.push_back(labels ? builder.tensor("labels", {label_shape(graph, context.spec.loss), DType::i32}) : kNoTensor);
+  node.outputs.push_back(
+      labels ? builder.tensor("labels", {label_shape(graph, context.spec.loss), DType::i32}) : kNoTensor);
   for (int i = 0; i < kScalarCount; ++i)
     if (kScalars[i].source == ScalarSource::record) node.outputs.push_back(graph.scalars[size_t(i)]);
 

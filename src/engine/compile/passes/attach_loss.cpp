@@ -10,7 +10,8 @@ const GraphOutput& find_output(const Graph& graph, const std::string& name) {
   for (const GraphOutput& o : graph.outputs)
     if (o.name == name) return o;
   std::string names;
-  for (const GraphOutput& o : graph.outputs) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", o.name);
+  for (const GraphOutput& o : graph.outputs)
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", o.name);
   fail(StatusCode::invalid_argument, "the model has no output '{}' to put a loss on; it has {}", name, names);
 }
 
@@ -27,15 +28,16 @@ void attach_loss(Graph& graph, const PassContext& context) {
     const GraphOutput& output = find_output(graph, loss.output);
     const Shape logits = graph.at(output.value).shape, targets = graph.at(labels).shape;
     if (logits.n != targets.n || logits.h != targets.h || logits.w != targets.w)
-      fail(StatusCode::unsupported, "output '{}' of shape {} has other positions than the labels' {}", output.name,
-           to_string(logits), to_string(targets));
+      fail(StatusCode::unsupported, "output '{}' of shape {} has other positions than the labels' {}",
+           output.name, to_string(logits), to_string(targets));
     auto attributes = std::make_shared<CrossEntropyAttributes>();
     attributes->weight = loss.weight;
     // Evaluation reports the plain cross entropy, as PyTorch users do.
     attributes->label_smoothing = context.training() ? context.spec.loss.label_smoothing : 0.0f;
     attributes->ignore_index = context.spec.loss.ignore_index;
-    const auto results = emit(builder, Op::cross_entropy, "loss/" + output.name,
-                              {output.value, labels, graph.scalar(Scalar::inverse_count)}, std::move(attributes));
+    const auto results =
+        emit(builder, Op::cross_entropy, "loss/" + output.name,
+             {output.value, labels, graph.scalar(Scalar::inverse_count)}, std::move(attributes));
     const char* const names[] = {"loss", "correct", "correct5"};
     for (size_t i = 0; i < results.size(); ++i) {
       Tensor& t = graph.at(results[i]);

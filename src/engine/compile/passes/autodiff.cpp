@@ -44,7 +44,8 @@ class Autodiff {
     void set_gradient(size_t input, TensorId contribution) override {
       const TensorId id = node().inputs[input];
       require(graph().at(id).shape == graph().at(contribution).shape, "gradient of '{}' has shape {}, not {}",
-              graph().at(id).name, to_string(graph().at(contribution).shape), to_string(graph().at(id).shape));
+              graph().at(id).name, to_string(graph().at(contribution).shape),
+              to_string(graph().at(id).shape));
       owner_.contributions_[size_t(id)].push_back(contribution);
     }
 
@@ -74,8 +75,9 @@ class Autodiff {
     if (!wanted || !flows) return;
     const auto gradient = definition_of(node.op).gradient;
     if (gradient == nullptr)
-      throw Error(StatusCode::unsupported, fmt::format("{} '{}' has no gradient", name_of(node.op), node.name),
-                  name_of(node.op), node.name);
+      throw Error(StatusCode::unsupported,
+                  fmt::format("{} '{}' has no gradient", name_of(node.op), node.name), name_of(node.op),
+                  node.name);
     Context context(*this, node);
     gradient(context);
   }
@@ -103,7 +105,8 @@ class Autodiff {
       parameter.reason = "no path leads from it to the loss";
       return;
     }
-    if (graph_.at(gradient).alias_of != kNoTensor || graph_.at(gradient).region != Region::F || shared_.count(gradient) != 0) {
+    if (graph_.at(gradient).alias_of != kNoTensor || graph_.at(gradient).region != Region::F ||
+        shared_.count(gradient) != 0) {
       ExpressionBuilder e;
       gradient = emit(builder_, Op::pointwise, "copy(" + graph_.at(gradient).name + ")", {gradient},
                       std::make_shared<PointwiseAttributes>(e.finish({e.input(0)}, 1)))[0];
@@ -120,7 +123,7 @@ class Autodiff {
   GraphBuilder builder_;
   std::vector<bool> needed_;
   std::vector<std::vector<TensorId>> contributions_;
-  std::set<TensorId> shared_;   // gradients that already have a slot
+  std::set<TensorId> shared_;  // gradients that already have a slot
 };
 
 }  // namespace

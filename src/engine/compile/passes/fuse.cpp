@@ -26,15 +26,18 @@ bool is_heavy(Prim prim) {
     case Prim::erf:
     case Prim::sigmoid:
     case Prim::softplus:
-    case Prim::uniform: return true;
-    default: return false;
+    case Prim::uniform:
+      return true;
+    default:
+      return false;
   }
 }
 
 bool takes_expression(const Node& node) { return node.op == Op::pointwise || node.op == Op::reduce; }
 
 const Expression& expression_of(const Node& node) {
-  return node.op == Op::pointwise ? node.as<PointwiseAttributes>().expression : node.as<ReduceAttributes>().expression;
+  return node.op == Op::pointwise ? node.as<PointwiseAttributes>().expression
+                                  : node.as<ReduceAttributes>().expression;
 }
 
 // The operands of the expression, without the random state behind them.
@@ -46,7 +49,7 @@ std::span<const TensorId> operands_of(const Node& node) {
 struct Definition {
   size_t node = 0, output = 0;
   bool stored = true;
-  std::set<TensorId> leaves;      // the stored tensors that its expression reads
+  std::set<TensorId> leaves;  // the stored tensors that its expression reads
   int prims = 0;
   int64_t heavy = 0;
 };
@@ -70,7 +73,9 @@ class Fuse {
   }
 
  private:
-  int64_t bytes(TensorId id) const { return graph_.at(id).shape.elements() * int64_t(size_of(graph_.at(id).dtype)); }
+  int64_t bytes(TensorId id) const {
+    return graph_.at(id).shape.elements() * int64_t(size_of(graph_.at(id).dtype));
+  }
 
   int64_t bytes(const std::set<TensorId>& ids, const std::set<TensorId>& without) const {
     int64_t sum = 0;
@@ -87,13 +92,14 @@ class Fuse {
       if (t.alias_of != kNoTensor) pinned_[size_t(t.alias_of)] = true;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
-      const std::optional<Shape> full = takes_expression(node) ? std::optional(broadcast_shape(graph_, operands_of(node)))
-                                                               : std::nullopt;
+      const std::optional<Shape> full =
+          takes_expression(node) ? std::optional(broadcast_shape(graph_, operands_of(node))) : std::nullopt;
       for (const TensorId id : node.inputs) {
         if (id == kNoTensor) continue;
         // A narrow operand is cheap to store and dear to recompute for every element.
         if (!full || graph_.at(id).shape != *full) pin(id);
-        if (readers_[size_t(id)].empty() || readers_[size_t(id)].back() != i) readers_[size_t(id)].push_back(i);
+        if (readers_[size_t(id)].empty() || readers_[size_t(id)].back() != i)
+          readers_[size_t(id)].push_back(i);
       }
     }
   }
@@ -157,7 +163,7 @@ class Fuse {
       const std::set<TensorId> others = leaves_of(graph_.nodes[reader]);
       std::set<TensorId> joined = others;
       joined.insert(d.leaves.begin(), d.leaves.end());
-      if (joined.size() > kMaxOperands + 1) return false;   // + 1: `id` itself is still among them
+      if (joined.size() > kMaxOperands + 1) return false;  // + 1: `id` itself is still among them
       recomputed += bytes(d.leaves, others);
     }
     return recomputed <= stored;
@@ -229,18 +235,20 @@ class Fuse {
       outputs.push_back(id);
       types.push_back(graph_.at(id).dtype);
     }
-    if (outputs.empty()) return;   // dead now; other expressions still read it while they are rebuilt
+    if (outputs.empty()) return;  // dead now; other expressions still read it while they are rebuilt
     Rebuilt r;
     r.outputs = std::move(outputs);
     Expression expression = rebuilder.finish(results, r.inputs);
     const Shape before = broadcast_shape(graph_, operands_of(node));
-    if (r.inputs.empty() || broadcast_shape(graph_, r.inputs) != before) return;   // keep: a constant swallowed the shape
+    if (r.inputs.empty() || broadcast_shape(graph_, r.inputs) != before)
+      return;  // keep: a constant swallowed the shape
     if (expression.uses_random()) r.inputs.push_back(graph_.scalar(Scalar::random_state));
     if (node.op == Op::pointwise) {
       r.attributes = std::make_shared<PointwiseAttributes>(std::move(expression), std::move(types));
     } else {
       const auto& old = node.as<ReduceAttributes>();
-      r.attributes = std::make_shared<ReduceAttributes>(std::move(expression), old.kind, old.n, old.h, old.w, old.c);
+      r.attributes =
+          std::make_shared<ReduceAttributes>(std::move(expression), old.kind, old.n, old.h, old.w, old.c);
     }
     rebuilt_[&node - graph_.nodes.data()] = std::move(r);
   }

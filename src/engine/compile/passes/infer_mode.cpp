@@ -21,7 +21,8 @@ void infer_mode(Graph& graph, const PassContext& context) {
       attributes->training = false;
       node.attributes = std::move(attributes);
     } else if (node.op == Op::pointwise && node.as<PointwiseAttributes>().training_only) {
-      node.attributes = std::make_shared<PointwiseAttributes>(identity(), node.as<PointwiseAttributes>().types);
+      node.attributes =
+          std::make_shared<PointwiseAttributes>(identity(), node.as<PointwiseAttributes>().types);
       node.inputs.resize(1);
     }
   }

@@ -63,7 +63,8 @@ void lower_batch_norm(const Node& norm, std::vector<Node>& out) {
   const auto& attributes = norm.as<BatchNormAttributes>();
   NormExpression y(norm.inputs[0]);
   if (attributes.training) {
-    out.push_back(statistics(norm, Op::batch_norm_statistics, {norm.inputs[0], input(norm, 3), input(norm, 4)}));
+    out.push_back(
+        statistics(norm, Op::batch_norm_statistics, {norm.inputs[0], input(norm, 3), input(norm, 4)}));
     y.by_statistics(norm.outputs[1], norm.outputs[2]);
   } else {
     y.by_running_statistics(input(norm, 3), input(norm, 4), attributes.epsilon);
@@ -88,7 +89,8 @@ void check_statistics(const Graph& graph, const Node& node) {
   try {
     definition_of(node.op).infer(node, types);
   } catch (const Error& e) {
-    throw Error(e.code(), fmt::format("{} '{}': {}", name_of(node.op), node.name, e.what()), name_of(node.op), node.name);
+    throw Error(e.code(), fmt::format("{} '{}': {}", name_of(node.op), node.name, e.what()), name_of(node.op),
+                node.name);
   }
 }
 
@@ -99,10 +101,17 @@ void lower(Graph& graph, const PassContext&) {
   out.reserve(graph.nodes.size() * 2);
   for (Node& node : graph.nodes) {
     switch (node.op) {
-      case Op::batch_norm: lower_batch_norm(node, out); break;
-      case Op::layer_norm: lower_sample_norm(node, Op::layer_norm_statistics, out); break;
-      case Op::group_norm: lower_sample_norm(node, Op::group_norm_statistics, out); break;
-      default: out.push_back(std::move(node));
+      case Op::batch_norm:
+        lower_batch_norm(node, out);
+        break;
+      case Op::layer_norm:
+        lower_sample_norm(node, Op::layer_norm_statistics, out);
+        break;
+      case Op::group_norm:
+        lower_sample_norm(node, Op::group_norm_statistics, out);
+        break;
+      default:
+        out.push_back(std::move(node));
     }
   }
   for (const Node& node : out)

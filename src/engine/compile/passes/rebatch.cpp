@@ -6,7 +6,8 @@
 namespace ren {
 
 void rebatch(Graph& graph, const PassContext& context) {
-  if (context.variant.batch < 1) fail(StatusCode::invalid_argument, "batch size {} is not positive", context.variant.batch);
+  if (context.variant.batch < 1)
+    fail(StatusCode::invalid_argument, "batch size {} is not positive", context.variant.batch);
   graph.at(graph.input).shape.n = context.variant.batch;
   for (const Node& node : graph.nodes) {
     std::vector<TensorType> types;
@@ -16,7 +17,9 @@ void rebatch(Graph& graph, const PassContext& context) {
     try {
       outputs = definition_of(node.op).infer(node, types);
     } catch (const Error& e) {
-      throw Error(e.code(), fmt::format("{} '{}' at batch {}: {}", name_of(node.op), node.name, context.variant.batch, e.what()),
+      throw Error(e.code(),
+                  fmt::format("{} '{}' at batch {}: {}", name_of(node.op), node.name, context.variant.batch,
+                              e.what()),
                   name_of(node.op), node.name);
     }
     for (size_t i = 0; i < node.outputs.size(); ++i)

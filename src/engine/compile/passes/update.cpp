@@ -9,7 +9,9 @@ namespace {
 class Update {
  public:
   Update(Graph& graph, const PassContext& context)
-      : graph_(graph), spec_(context.spec), builder_(graph, Phase::update),
+      : graph_(graph),
+        spec_(context.spec),
+        builder_(graph, Phase::update),
         mixed_(compute_type(context.spec.precision) != DType::f32) {}
 
   void run() {
@@ -75,8 +77,9 @@ void update(Graph& graph, const PassContext& context) {
   attributes->enabled = false;
   GraphBuilder builder(graph, Phase::update);
   builder.node(Op::range_update_loss_scale, "count_step",
-               {graph.scalar(Scalar::overflow), graph.scalar(Scalar::loss_scale), graph.scalar(Scalar::growth_tracker),
-                graph.scalar(Scalar::skipped_steps), graph.scalar(Scalar::skipped_in_a_row), graph.scalar(Scalar::step)},
+               {graph.scalar(Scalar::overflow), graph.scalar(Scalar::loss_scale),
+                graph.scalar(Scalar::growth_tracker), graph.scalar(Scalar::skipped_steps),
+                graph.scalar(Scalar::skipped_in_a_row), graph.scalar(Scalar::step)},
                {}, std::move(attributes));
 }
 

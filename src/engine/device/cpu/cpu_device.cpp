@@ -132,7 +132,7 @@ std::unique_ptr<Program> CpuDevice::make_program(std::vector<std::unique_ptr<Ker
 }
 
 std::unique_ptr<Device> open_cpu_device() {
-  set_compute_threads(compute_threads());   // oneDNN's parallel regions follow
+  set_compute_threads(compute_threads());  // oneDNN's parallel regions follow
   return std::make_unique<CpuDevice>();
 }
 

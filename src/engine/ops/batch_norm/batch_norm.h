@@ -17,8 +17,8 @@ namespace ren {
 // -> mean, inverse_std. Its attributes are the same struct.
 struct BatchNormAttributes final : Attributes {
   float epsilon = 1e-5f;
-  float keep = 0.9f;         // ONNX momentum = 1 - PyTorch's
-  bool training = true;      // false: normalises by the running statistics (a frozen BN)
+  float keep = 0.9f;     // ONNX momentum = 1 - PyTorch's
+  bool training = true;  // false: normalises by the running statistics (a frozen BN)
   std::string text() const override;
 };
 

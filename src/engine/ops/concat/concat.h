@@ -15,7 +15,7 @@ void set_extent(Shape& shape, Axis axis, int64_t value);
 
 struct ConcatAttributes final : Attributes {
   explicit ConcatAttributes(Axis a) : axis(a) {}
-  Axis axis;                 // h, w or c
+  Axis axis;  // h, w or c
   std::string text() const override;
 };
 

@@ -17,7 +17,7 @@ namespace ren {
 // cross_entropy_backward: logits, labels, inverse_count, loss_scale -> dlogits =
 // weight * loss_scale * inverse_count * (softmax - (1 - smoothing) * onehot - smoothing / C).
 struct CrossEntropyAttributes final : Attributes {
-  float weight = 1.0f;             // of this output in the sum of losses
+  float weight = 1.0f;  // of this output in the sum of losses
   float label_smoothing = 0.0f;
   int32_t ignore_index = -100;
   DType gradient_type = DType::f32;

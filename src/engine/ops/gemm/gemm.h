@@ -16,9 +16,9 @@ struct GemmAttributes final : Attributes {
   bool transpose_a = false, transpose_b = false;
   float alpha = 1.0f;
   bool has_out = false;
-  Shape out;                 // the output's shape when has_out
+  Shape out;  // the output's shape when has_out
   DType out_type = DType::f32;
-  bool out_follows_a = true; // the output's type is a's, unless false: then out_type
+  bool out_follows_a = true;  // the output's type is a's, unless false: then out_type
   std::string text() const override;
 };
 

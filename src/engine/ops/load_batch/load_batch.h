@@ -13,8 +13,8 @@ namespace ren {
 // Outputs: images (f32 or 16-bit, normalised: (x - mean[c]) * scale[c]), labels (i32; absent when
 // not wanted), then every record scalar in Scalar's order, copied from the record.
 struct LoadBatchAttributes final : Attributes {
-  std::vector<float> mean, scale;   // one a channel; pixel units 0..255 for u8 images
-  DType image_type = DType::f32;    // of the images output
+  std::vector<float> mean, scale;  // one a channel; pixel units 0..255 for u8 images
+  DType image_type = DType::f32;   // of the images output
   std::string text() const override;
 };
 

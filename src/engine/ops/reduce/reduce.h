@@ -19,7 +19,7 @@ struct ReduceAttributes final : Attributes {
       : expression(std::move(e)), kind(k), n(keep_n), h(keep_h), w(keep_w), c(keep_c) {}
   Expression expression;
   ReduceKind kind;
-  bool n, h, w, c;            // which dimensions stay
+  bool n, h, w, c;  // which dimensions stay
   std::string text() const override;
 };
 

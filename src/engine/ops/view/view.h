@@ -11,7 +11,7 @@ namespace ren {
 // [N,1,1,HWC], an unflatten, an identity. Input: x. Output: an alias of x. No kernel.
 struct ViewAttributes final : Attributes {
   ViewAttributes(int64_t height, int64_t width, int64_t channels) : h(height), w(width), c(channels) {}
-  int64_t h, w, c;            // n follows from the number of elements
+  int64_t h, w, c;  // n follows from the number of elements
   std::string text() const override;
 };
 
