@@ -21,6 +21,8 @@ namespace {
 std::atomic<int64_t> g_allocations{0};
 }
 
+// gcc pairs the calls of the replaced operators with malloc and free only where it sees both.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(size_t bytes) {
   ++g_allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
