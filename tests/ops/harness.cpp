@@ -175,8 +175,6 @@ std::map<TensorId, Values> Case::run_cpu() const {
     for (const TensorId id : node.outputs) outputs.push_back(address(id));
     const auto kernel =
         backend->bind({graph, node, choice, *device, inputs, outputs, workspace.data(), {}, {}});
-    // The process's first parallel region allocates its threads.
-    parallel_for(64, 1, [](int, int64_t, int64_t) {});
     const int64_t before = g_allocations;
     kernel->launch();
     // oneDNN allocates a little of its own for each call, and so does a std::thread.

@@ -265,8 +265,7 @@ void BatchLoader::run(const Task& task, std::unique_ptr<SampleMaker>& maker) noe
   } catch (const Error&) {
     note_error(slot, sample, std::current_exception());
   } catch (const std::bad_alloc&) {
-    note_error(slot, sample,
-               std::make_exception_ptr(Error(StatusCode::out_of_memory, "no memory to load a picture")));
+    note_error(slot, sample, no_memory_);  // made beforehand: there may be no memory for it now
   } catch (const std::exception& error) {
     note_error(slot, sample, std::make_exception_ptr(Error(StatusCode::internal, error.what())));
   }

@@ -12,6 +12,7 @@
 
 #include "data/dataset.h"
 #include "data/loader/sample_maker.h"
+#include "engine/base/status.h"
 
 namespace ren::data {
 
@@ -79,6 +80,8 @@ class BatchLoader final : public Loader {
   std::vector<Slot> slots_;
   std::vector<std::thread> threads_;
 
+  const std::exception_ptr no_memory_ =
+      std::make_exception_ptr(Error(StatusCode::out_of_memory, "no memory to load a picture"));
   mutable std::mutex mutex_;
   std::condition_variable work_, ready_, idle_;
   // Under the mutex:

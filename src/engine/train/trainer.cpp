@@ -378,6 +378,23 @@ void Trainer::save_if_asked(const FitOptions& options, FitProgress& progress) {
   if (options.observer && !options.observer(progress)) request_stop();
 }
 
+// The last update is followed by no loss that would show it.
+void Trainer::check_finite_weights() const {
+  const auto finite = [](const std::vector<float>& values) {
+    return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+  };
+  const auto refuse = [](const std::string& name) {
+    fail(StatusCode::numerical,
+         "'{}' holds values that are not finite after the last step: training has diverged; "
+         "lower the learning rate",
+         name);
+  };
+  for (size_t p = 0; p < model_.graph.parameters.size(); ++p)
+    if (!finite(parameter(int32_t(p)))) refuse(model_.graph.parameters[p].name);
+  for (size_t b = 0; b < model_.graph.buffers.size(); ++b)
+    if (!finite(buffer(int32_t(b)))) refuse(model_.graph.buffers[b].name);
+}
+
 FitProgress Trainer::fit(const FitOptions& options) {
   if (options.training == nullptr) fail(StatusCode::invalid_argument, "there is no training data");
   check_source(*options.training, options_.batch, "the training data");
@@ -426,6 +443,13 @@ FitProgress Trainer::fit(const FitOptions& options) {
     save_if_asked(options, progress);
     progress.phase = FitPhase::epoch_done;
   }
+  check_finite_weights();
+  if (options.validation != nullptr && !std::isfinite(progress.validation.loss))
+    fail(StatusCode::numerical,
+         "the validation loss is {} after the last epoch: the trained network gives no finite outputs{}; "
+         "lower the "
+         "learning rate, or train longer so that running statistics settle",
+         progress.validation.loss, mixed(options_) ? " in this precision" : "");
   return progress;
 }
 

@@ -139,6 +139,7 @@ class Trainer {
   void train_epoch(const FitOptions& options, const Schedule& schedule, FitProgress& progress);
   void account(const StepResult& result, Metrics& metrics);
   void check_source(const BatchSource& source, int64_t batch, const char* purpose) const;
+  void check_finite_weights() const;
   void save_if_asked(const FitOptions& options, FitProgress& progress);
 
   ModelState model_;
