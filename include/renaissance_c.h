@@ -448,7 +448,7 @@ typedef struct ren_trainer_options {
 
 typedef struct ren_step_result {
   uint32_t struct_size;
-  int32_t skipped;           /* 1: the gradients overflowed and nothing was updated */
+  int32_t skipped;           /* 1: the gradients overflowed and no parameter was updated */
   double loss;               /* mean over the batch's targets, weighted sum over outputs */
   int64_t samples;           /* targets that counted */
   int64_t correct, correct5; /* where the label is the largest score, among the five largest */

@@ -186,6 +186,18 @@ TEST_F(TrainerTest, OverflowSkipsTheStepAndLowersTheScale) {
   EXPECT_EQ(trainer.engine().read_scalar(Scalar::loss_scale), double(1e30f) * std::pow(0.5, steps));
 }
 
+// An overflow in the forward pass must not stay in the running statistics after its step was skipped.
+TEST_F(TrainerTest, ASkippedStepLeavesFiniteStatistics) {
+  Trainer trainer(small_model(), options(Precision::fp16));
+  std::vector<float> images(8 * 6 * 6 * 3, 1e6f);
+  for (size_t i = 0; i < images.size(); i += 3) images[i] = -1e6f;
+  const std::vector<int32_t> labels = {0, 1, 2, 3, 0, 1, 2, 3};
+  EXPECT_TRUE(trainer.step(images.data(), labels.data(), 8, 0.1).skipped);
+  for (size_t b = 0; b < trainer.graph().buffers.size(); ++b)
+    for (const float v : trainer.buffer(int32_t(b)))
+      EXPECT_TRUE(std::isfinite(v)) << trainer.graph().buffers[b].name;
+}
+
 TEST_F(TrainerTest, TooManySkippedStepsEndTraining) {
   TrainerOptions o = options(Precision::fp16);
   o.spec.loss_scale.initial = 1e30f;

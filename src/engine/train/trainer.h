@@ -43,7 +43,7 @@ struct TrainerOptions {
 struct StepResult {
   double loss = 0;                                 // mean over the batch's targets, all outputs weighted
   int64_t samples = 0, correct = 0, correct5 = 0;  // of the first output that carries a loss
-  bool skipped = false;                            // overflow: nothing was updated
+  bool skipped = false;                            // overflow: no parameter was updated
 };
 
 struct Metrics {

@@ -64,6 +64,7 @@ Moments moments_of(const std::vector<double>& x, int64_t channels, int64_t chann
 
 void move_running(const BatchNormAttributes& a, const Moments& m, double count, double& mean,
                   double& variance) {
+  if (!std::isfinite(m.mean) || !std::isfinite(m.variance)) return;
   const double keep = a.keep;
   mean = keep * mean + (1 - keep) * m.mean;
   variance = keep * variance + (1 - keep) * m.variance * count / (count - 1);

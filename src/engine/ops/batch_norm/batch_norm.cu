@@ -19,6 +19,7 @@ __device__ void finish_channel(const Moments& m, int c, float* running_mean, flo
   const float variance = m.m2 / float(R);
   if (mean) mean[c] = m.mean;
   if (inverse_std) inverse_std[c] = 1.0f / sqrtf(variance + EPSILON);
+  if (!isfinite(m.mean) || !isfinite(m.m2)) return;
   if (running_mean) running_mean[c] = KEEP * running_mean[c] + (1.0f - KEEP) * m.mean;
   if (running_variance)
     running_variance[c] = KEEP * running_variance[c] + (1.0f - KEEP) * (m.m2 / float(R - 1));

@@ -12,7 +12,8 @@ namespace ren {
 // variance, all but x [1,1,1,C] (scale and bias may be absent) -> y, mean, inverse_std ([1,1,1,C]
 // FP32, unwanted in inference). While training it normalises by the batch's mean and biased
 // variance and moves the running statistics: r = keep * r + (1 - keep) * batch, the variance
-// unbiased, n / (n - 1), as PyTorch does. One value a channel is refused at setup.
+// unbiased, n / (n - 1), as PyTorch does; unlike there, a batch whose mean or variance isn't finite (an
+// overflow in 16 bits, whose step is skipped) moves nothing. One value a channel is refused at setup.
 // batch_norm_statistics: x, running mean, running variance (both B, updated in place; may be absent)
 // -> mean, inverse_std. Its attributes are the same struct.
 struct BatchNormAttributes final : Attributes {

@@ -46,7 +46,7 @@ class Statistics final : public Kernel {
     for (int part = 0; part < part_count_; ++part) all.merge(parts_[part * shape_.c + c]);
     if (mean_) mean_[c] = float(all.mean);
     if (inverse_) inverse_[c] = float(1 / std::sqrt(all.variance() + double(attributes_.epsilon)));
-    if (!running_mean_) return;
+    if (!running_mean_ || !std::isfinite(all.mean) || !std::isfinite(all.squares)) return;
     const double keep = attributes_.keep;
     running_mean_[c] = float(keep * double(running_mean_[c]) + (1 - keep) * all.mean);
     const double unbiased = all.squares / (all.count - 1);
