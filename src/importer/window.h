@@ -15,4 +15,17 @@ struct Window {
 // strides, dilations, pads and auto_pad; kernel has one or two extents.
 Window read_window(const NodeView& node, const Dims& kernel, const Shape& input, bool pooling);
 
+// What convolution and pooling attributes have in common.
+template <typename Attributes>
+void set_window(Attributes& attributes, const Window& window) {
+  attributes.stride_h = window.stride_h;
+  attributes.stride_w = window.stride_w;
+  attributes.dilation_h = window.dilation_h;
+  attributes.dilation_w = window.dilation_w;
+  attributes.pad_top = window.top;
+  attributes.pad_left = window.left;
+  attributes.pad_bottom = window.bottom;
+  attributes.pad_right = window.right;
+}
+
 }  // namespace ren::importer

@@ -54,14 +54,7 @@ void import_conv(const NodeView& node) {
   const Shape shape = context.builder.graph().at(image.id).shape;
   const Window window = read_window(node, kernel, shape, false);
   auto attributes = std::make_shared<ConvAttributes>();
-  attributes->stride_h = window.stride_h;
-  attributes->stride_w = window.stride_w;
-  attributes->dilation_h = window.dilation_h;
-  attributes->dilation_w = window.dilation_w;
-  attributes->pad_top = window.top;
-  attributes->pad_left = window.left;
-  attributes->pad_bottom = window.bottom;
-  attributes->pad_right = window.right;
+  set_window(*attributes, window);
   attributes->groups = groups;
 
   std::vector<TensorId> inputs{image.id};

@@ -24,14 +24,7 @@ OnnxValue pool(const NodeView& node, Op op, bool average) {
   auto attributes = std::make_shared<PoolAttributes>();
   attributes->kernel_h = window.kernel_h;
   attributes->kernel_w = window.kernel_w;
-  attributes->stride_h = window.stride_h;
-  attributes->stride_w = window.stride_w;
-  attributes->dilation_h = window.dilation_h;
-  attributes->dilation_w = window.dilation_w;
-  attributes->pad_top = window.top;
-  attributes->pad_left = window.left;
-  attributes->pad_bottom = window.bottom;
-  attributes->pad_right = window.right;
+  set_window(*attributes, window);
   attributes->ceil_mode = node.integer("ceil_mode", 0) != 0;
   if (average) attributes->count_include_pad = node.integer("count_include_pad", 0) != 0;
   const TensorId y = context.node(op, {image.id}, attributes)[0];
