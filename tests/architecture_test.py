@@ -40,7 +40,7 @@ NEVER = {
 }
 CLI_LIBRARIES = ('CLI/', 'fmt/', 'nlohmann/')
 POSIX = {'dirent.h', 'dlfcn.h', 'fcntl.h', 'poll.h', 'pthread.h', 'signal.h', 'termios.h', 'unistd.h',
-         'sys/ioctl.h', 'sys/resource.h', 'sys/stat.h', 'sys/statvfs.h', 'sys/time.h', 'sys/types.h', 'sys/utsname.h', 'sys/wait.h'}
+         'sys/file.h', 'sys/ioctl.h', 'sys/resource.h', 'sys/stat.h', 'sys/statvfs.h', 'sys/time.h', 'sys/types.h', 'sys/utsname.h', 'sys/wait.h'}
 CUDA = re.compile(r'^(cuda|cublas|cudnn|nvrtc|nccl|nvjpeg|nvToolsExt|cooperative_groups|cub/|thrust/|cutlass/|mma\.h)')
 ONNX = re.compile(r'(^|/)(ren_)?onnx[^/]*\.pb\.h$|^onnx/|^google/protobuf/')
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

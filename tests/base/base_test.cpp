@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <limits>
 
+#include "engine/base/checksum.h"
 #include "engine/base/file.h"
 #include "engine/base/half.h"
 #include "engine/base/rng.h"
@@ -158,6 +162,119 @@ TEST_F(FileTest, AFullDiskIsAnErrorAndKeepsTheOldFile) {
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(read_file(path("x")), "old");
   EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(FileTest, TheLongestNamesCanBeWritten) {
+  for (const size_t length : {240u, 245u, 250u, 255u}) {
+    const std::string name(length, 'n');
+    write_file(path(name.c_str()), "new");
+    EXPECT_EQ(read_file(path(name.c_str())), "new");
+  }
+  const std::string name(256, 'n');
+  EXPECT_THROW(check_can_write(path(name.c_str()), 0), Error);
+  EXPECT_THROW(AtomicFile(path(name.c_str())), Error);
+  EXPECT_EQ(files(), 4u);
+}
+
+TEST_F(FileTest, LinksAreFollowedAndStay) {
+  fs::create_directory(path("real"));
+  fs::create_symlink("real/target", path("link"));
+  fs::create_symlink("link", path("second"));
+  for (const char* content : {"one", "two"}) {  // first what it leads to doesn't exist
+    write_file(path("second"), content);
+    EXPECT_EQ(read_file(path("real/target")), content);
+  }
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_TRUE(fs::is_symlink(path("second")));
+  EXPECT_EQ(files(), 3u);
+  EXPECT_THROW(AtomicFile(path("real")), Error);
+  EXPECT_THROW(AtomicFile(path("real/")), Error);
+  EXPECT_THROW(AtomicFile("/dev/null"), Error);
+  fs::create_symlink("itself", path("itself"));
+  EXPECT_THROW(AtomicFile(path("itself")), Error);
+}
+
+TEST_F(FileTest, PermissionsOfTheOldFileStay) {
+  write_file(path("x"), "old");
+  fs::permissions(path("x"), fs::perms::owner_read | fs::perms::owner_write);
+  write_file(path("x"), "new");
+  EXPECT_EQ(fs::status(path("x")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST_F(FileTest, SameFileSeesThroughLinks) {
+  write_file(path("x"), "content");
+  write_file(path("y"), "content");
+  fs::create_symlink("x", path("soft"));
+  fs::create_hard_link(path("x"), path("hard"));
+  fs::create_directory_symlink(".", path("here"));
+  const std::string up = "../" + folder_.filename().string() + "/x";
+  for (const char* other : {"x", "soft", "hard", "./x", "here/x", up.c_str()})
+    EXPECT_TRUE(same_file(path("x"), path(other))) << other;
+  EXPECT_FALSE(same_file(path("x"), path("y")));
+  EXPECT_TRUE(same_file(path("new"), path("here/./new")));  // neither exists
+  EXPECT_FALSE(same_file(path("new"), path("newer")));
+}
+
+TEST_F(FileTest, WhatKilledWritersLeftIsRemovedByTheNextWrite) {
+  const pid_t child = fork();
+  if (child == 0) {
+    AtomicFile file(path("x"));
+    file.write("half");
+    raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(files(), 1u);  // the killed one's
+  write_file(path("other"), "another target leaves it alone");
+  EXPECT_EQ(files(), 2u);
+  {
+    AtomicFile file(path("x"));  // of a living process: this one
+    file.write("slow");
+    EXPECT_EQ(files(), 2u);
+    write_file(path("x"), "fast");
+    EXPECT_EQ(files(), 3u);
+  }
+  EXPECT_EQ(files(), 2u);
+  EXPECT_EQ(read_file(path("x")), "fast");
+}
+
+TEST_F(FileTest, TooLittleRoomIsToldBefore) {
+  EXPECT_NO_THROW(check_can_write(path("x"), 1));
+  EXPECT_THROW(check_can_write(path("x"), uint64_t{1} << 60), Error);
+  EXPECT_THROW(check_can_write(path("no/such/folder"), 0), Error);
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST(Checksum, KnownAnswers) {
+  EXPECT_EQ(crc32(0, "123456789", 9), 0xCBF43926u);  // the check value of CRC-32/ISO-HDLC
+  EXPECT_EQ(crc32(0, "", 0), 0u);
+  const std::string text = "some text of more than eight bytes";
+  for (size_t cut = 0; cut <= text.size(); ++cut)
+    EXPECT_EQ(crc32(crc32(0, text.data(), cut), text.data() + cut, text.size() - cut),
+              crc32(0, text.data(), text.size()));
+  Fnv64 hash;  // draft-eastlake-fnv: "foobar"
+  hash.add_bytes("foobar");
+  EXPECT_EQ(hash.hex(), "85944171f73967e8");
+}
+
+TEST_F(FileTest, AFlippedBitAnywhereIsNoticed) {
+  const std::string values("12345678");
+  write_safetensors(path("x"), {{"t", {"F32", {2}, values}}}, {{"k", "v"}}, true);
+  const SafeTensorsFile file = SafeTensorsFile::read(path("x"));
+  EXPECT_EQ(file.metadata_or("checksum", "").size(), 14u);
+  const std::string good = read_file(path("x"));
+  for (size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string bad = good;
+    bad[bit / 8] = char(bad[bit / 8] ^ (1 << bit % 8));
+    write_file(path("bad"), bad);
+    try {
+      // what hides the checksum itself leaves a file without one, which its reader refuses
+      EXPECT_FALSE(SafeTensorsFile::read(path("bad")).metadata_or("checksum", "").starts_with("crc32:"))
+          << bit;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), StatusCode::invalid_data) << bit;
+    }
+  }
 }
 
 TEST(Problems, ListEverythingAtOnce) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/checksum.h"
 #include "engine/base/file.h"
 #include "engine/base/half.h"
 #include "engine/base/status.h"
@@ -54,6 +55,36 @@ SafeTensor parse_entry(const std::string& name, const json& entry, std::string_v
   return t;
 }
 
+// The checksum covers the whole file, its own eight digits as zeros. In raw JSON these bytes can only be the
+// entry itself: inside a string the quotes would be escaped.
+constexpr std::string_view kChecksum = "\"checksum\":\"crc32:", kNoDigits = "00000000";
+
+// Where the digits are in a header; npos: it has no checksum.
+size_t find_digits(std::string_view header) {
+  const size_t found = header.find(kChecksum);
+  const size_t digits = found + kChecksum.size();
+  if (found == std::string_view::npos || digits + kNoDigits.size() > header.size())
+    return std::string_view::npos;
+  return digits;
+}
+
+std::string checksum_text(uint32_t crc) { return fmt::format("{:08x}", crc); }
+
+void check_checksum(const std::string& path, std::string_view all, uint64_t header_bytes) {
+  const size_t found = find_digits(all.substr(8, header_bytes));
+  if (found == std::string_view::npos) return;
+  const size_t digits = 8 + found;
+  uint32_t crc = crc32(0, all.data(), digits);
+  crc = crc32(crc, kNoDigits.data(), kNoDigits.size());
+  const std::string_view rest = all.substr(digits + kNoDigits.size());
+  crc = crc32(crc, rest.data(), rest.size());
+  const std::string_view noted = all.substr(digits, kNoDigits.size());
+  if (noted != checksum_text(crc))
+    fail(StatusCode::invalid_data,
+         "'{}' is damaged: its checksum is {}, its content has {} (it changed after it was written)", path,
+         noted, checksum_text(crc));
+}
+
 }  // namespace
 
 int64_t SafeTensor::elements() const {
@@ -71,6 +102,7 @@ SafeTensorsFile SafeTensorsFile::read(const std::string& path) {
   if (all.size() >= 8) std::memcpy(&header_bytes, all.data(), 8);
   if (all.size() < 8 || header_bytes > all.size() - 8)
     fail(StatusCode::invalid_data, "'{}' is not a safetensors file or is cut short", path);
+  check_checksum(path, all, header_bytes);
   try {
     const json header = json::parse(all.substr(8, header_bytes));
     const std::string_view payload = all.substr(8 + header_bytes);
@@ -135,7 +167,8 @@ std::vector<int64_t> to_int64(const SafeTensor& t) {
 }
 
 void write_safetensors(const std::string& path, const std::map<std::string, SafeTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+                       std::map<std::string, std::string> metadata, bool with_checksum) {
+  if (with_checksum) metadata["checksum"] = fmt::format("crc32:{}", kNoDigits);
   json header = json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
@@ -149,6 +182,11 @@ void write_safetensors(const std::string& path, const std::map<std::string, Safe
   std::string text = header.dump();
   text.append((64 - (8 + text.size()) % 64) % 64, ' ');  // the format pads with spaces
   const uint64_t header_bytes = text.size();
+  if (with_checksum) {
+    uint32_t crc = crc32(crc32(0, &header_bytes, 8), text.data(), text.size());
+    for (const auto& [name, t] : tensors) crc = crc32(crc, t.data.data(), t.data.size());
+    text.replace(find_digits(text), kNoDigits.size(), checksum_text(crc));
+  }
   AtomicFile file(path);
   file.write(&header_bytes, 8);
   file.write(text);

@@ -23,7 +23,8 @@ struct SafeTensor {
 
 class SafeTensorsFile {
  public:
-  // Reads and validates all of it: sizes, overlaps, bounds. Throws invalid_data, io or not_found.
+  // Reads and validates all of it: the checksum, if it has one, sizes, overlaps, bounds. Throws invalid_data,
+  // io or not_found.
   static SafeTensorsFile read(const std::string& path);
 
   const std::map<std::string, SafeTensor>& tensors() const { return tensors_; }
@@ -48,8 +49,9 @@ class SafeTensorsFile {
 std::vector<double> to_doubles(const SafeTensor& tensor);
 std::vector<int64_t> to_int64(const SafeTensor& tensor);
 
-// Written atomically, tensors in the map's (byte) order, data 64-byte aligned.
+// Written atomically, tensors in the map's (byte) order, data 64-byte aligned. with_checksum adds the
+// metadata checksum=crc32:XXXXXXXX over the whole file, these eight digits taken as zeros.
 void write_safetensors(const std::string& path, const std::map<std::string, SafeTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata);
+                       std::map<std::string, std::string> metadata, bool with_checksum = false);
 
 }  // namespace ren
