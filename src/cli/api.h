@@ -60,6 +60,17 @@ Handle make(Make&& call) {
   return Handle(raw);
 }
 
+// For calls that read what the user named: what can't be read is refused input, not a failure.
+template <typename Call>
+auto reading_input(Call&& call) {
+  try {
+    return call();
+  } catch (const ApiError& e) {
+    if (e.status() == REN_ERROR_IO) throw CliError(kRefused, e.what());
+    throw;
+  }
+}
+
 // The whole text of a getter that is called as get(buffer, capacity, needed).
 template <typename Get>
 std::string text_from(Get&& get) {

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/signals.h"
+#include "cli/values.h"
 
 namespace ren::cli {
 namespace {
@@ -27,15 +32,16 @@ struct Inference {
   TrainerHandle trainer;
 
   void add(CLI::App& command, bool skip) {
-    command.add_option("--batch", batch, "Pictures at a time")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
-        ->capture_default_str();
+    add_whole(command, "--batch", batch, 1, int64_t{1} << 24, "Pictures at a time");
     normalize.add(command);
     command
         .add_option(
             "--augment", resize,
-            "How pictures come to the model's size: none (resize, centre crop), center-crop:SHORT, exact")
-        ->capture_default_str();
+            "How pictures come to the model's size. none: the short side is resized to 8/7 of it (256 "
+            "for 224) and the centre cut out; a picture of just that size stays as it is. "
+            "center-crop:SHORT: the short side is resized to SHORT pixels first. exact: they must have "
+            "that size. With bicubic after a comma, that filter instead of bilinear (default: none)")
+        ->type_name("LIST");
     device.add(command);
     loader.add(command, skip);
   }
@@ -78,6 +84,29 @@ struct Inference {
   }
 };
 
+// "a, b, c and 7 more"
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 10;
+  if (names.size() <= kShown) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + kShown, ", "),
+                     names.size() - kShown);
+}
+
+std::vector<std::string> lines_of(const std::string& path, const char* option) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw CliError(kRefused,
+                   fmt::format("{} '{}' is {}, not a text file", option, path,
+                               std::filesystem::is_directory(status) ? "a folder" : "a device or pipe"));
+  std::ifstream file(path);
+  if (!file)
+    throw CliError(kRefused, fmt::format("{} '{}' can't be read: {}", option, path, std::strerror(errno)));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
 // ---- eval --------------------------------------------------------------------------------
 
 struct Eval {
@@ -88,6 +117,7 @@ struct Eval {
   void run();
 
  private:
+  void check_classes(const DatasetHandle& dataset);
   std::string choose_split(const DatasetHandle& dataset, int64_t& pictures) const;
   static int32_t on_progress(void* user, const ren_progress* p) {
     try {
@@ -113,12 +143,27 @@ std::string Eval::choose_split(const DatasetHandle& dataset, int64_t& pictures) 
       kRefused, fmt::format("'{}' has no val/ or test/ pictures; --split names others, --val a place", data));
 }
 
+// Whether the data's labels mean what the model's outputs mean.
+void Eval::check_classes(const DatasetHandle& dataset) {
+  const auto given = classes_of(dataset.get());
+  const auto known = classes_in(inference.loaded.get());
+  check_class_count(inference.loaded, losses, given.size(),
+                    known
+                        ? fmt::format("measure it on the classes that it was trained on: {}", some_of(*known))
+                        : "measure it on data with the classes that it was trained on, a folder for each");
+  if (!known || known->size() != given.size()) return;
+  const auto differs = std::mismatch(known->begin(), known->end(), given.begin());
+  if (differs.first != known->end())
+    output.note(
+        fmt::format("warning: class {} is '{}' in the data and '{}' in the model: labels may mean "
+                    "something else",
+                    differs.first - known->begin(), *differs.second, *differs.first));
+}
+
 void Eval::run() {
   inference.load();
-  ren_dataset_options options = REN_DATASET_OPTIONS_INIT;
-  if (!validation.empty()) options.validation_uri = validation.c_str();
-  const auto dataset =
-      make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open(data.c_str(), &options, d); });
+  const DatasetHandle dataset = open_data(data, validation);
+  check_classes(dataset);
   int64_t pictures = 0;
   const std::string chosen = choose_split(dataset, pictures);
   inference.make_trainer(pictures, losses);
@@ -175,21 +220,18 @@ struct Predict {
 std::vector<std::string> Predict::class_names(int64_t count) const {
   std::vector<std::string> names;
   if (!classes_file.empty()) {
-    std::ifstream file(classes_file);
-    if (!file) throw CliError(kRefused, fmt::format("--classes '{}' can't be read", classes_file));
-    for (std::string line; std::getline(file, line);)
+    for (std::string line : lines_of(classes_file, "--classes")) {
+      if (!line.empty() && line.back() == '\r') line.pop_back();
       if (!line.empty()) names.push_back(line);
+    }
     if (int64_t(names.size()) != count)
-      throw CliError(kRefused, fmt::format("--classes '{}' has {} lines, the model has {} classes",
-                                           classes_file, names.size(), count));
+      throw CliError(kRefused,
+                     fmt::format("--classes '{}' has {} lines with a name, the model has {} classes",
+                                 classes_file, names.size(), count));
     return names;
   }
-  if (const auto text = metadata_of(inference.loaded.get(), "renaissance.classes")) {
-    const auto j = nlohmann::json::parse(*text, nullptr, false);
-    if (j.is_array() && int64_t(j.size()) == count &&
-        std::all_of(j.begin(), j.end(), [](const auto& v) { return v.is_string(); }))
-      return j.get<std::vector<std::string>>();
-  }
+  if (const auto found = classes_in(inference.loaded.get()); found && int64_t(found->size()) == count)
+    return *found;
   for (int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
   return names;
 }
@@ -249,8 +291,10 @@ void Predict::run() {
   std::vector<DatasetHandle> places;
   int64_t total = 0;
   for (const std::string& place : pictures) {
-    places.push_back(
-        make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open_pictures(place.c_str(), d); }));
+    places.push_back(reading_input([&] {
+      return make<DatasetHandle>(
+          [&](ren_dataset** d) { return ren_dataset_open_pictures(place.c_str(), d); });
+    }));
     int64_t count = 0;
     check(ren_dataset_size(places.back().get(), "all", &count));
     total += count;
@@ -269,12 +313,22 @@ void add_eval(CLI::App& app, int&) {
   state->inference.model.add_path(*command);
   command
       ->add_option("--data", state->data,
-                   "Folder or zip of class folders; val/ or test/ in it is taken, else all of it")
+                   "Folder or zip of class folders, with train/ and val/ or test/ above them or without")
       ->required()
       ->type_name("URI");
-  command->add_option("--val", state->validation, "Pictures to take instead")->type_name("URI");
-  command->add_option("--split", state->split, "Which pictures: train, val, test or all")->type_name("NAME");
-  command->add_option("--loss", state->losses, "As in training, e.g. logits:1,aux:0.3")
+  command
+      ->add_option("--val", state->validation,
+                   "Folder or zip with class folders to take instead of what --data has for validation")
+      ->type_name("URI");
+  command
+      ->add_option("--split", state->split,
+                   "Which pictures of --data: train, val, test or all; default: val or test, where there is "
+                   "one, else all")
+      ->type_name("NAME");
+  command
+      ->add_option("--loss", state->losses,
+                   "Outputs that count and their weights, as in training, e.g. logits:1,aux:0.3; default: "
+                   "the first output")
       ->type_name("OUTPUT[:WEIGHT],...");
   state->inference.add(*command, true);
   add_output(*command, state->output);
@@ -288,14 +342,14 @@ void add_predict(CLI::App& app, int&) {
   auto state = std::make_shared<Predict>();
   CLI::App* command = app.add_subcommand("predict", "Name the class of pictures");
   state->inference.model.add_path(*command);
-  command->add_option("PICTURES", state->pictures, "JPEG or PNG files, folders or zip archives of them")
+  command->add_option("PICTURES", state->pictures, "JPEG or PNG files; folders and zip archives of them")
       ->required();
-  command->add_option("--top", state->top, "How many classes to name for each")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-      ->capture_default_str();
+  add_whole(*command, "--top", state->top, 1, std::numeric_limits<int64_t>::max(),
+            "How many classes to name for each picture, the likeliest first");
   command
       ->add_option("--classes", state->classes_file,
-                   "Class names, one a line, where the model doesn't have them")
+                   "Text file with a class name on each line, in the order of the model's outputs; default: "
+                   "the names in the model's metadata, else numbers")
       ->type_name("FILE");
   state->inference.add(*command, false);
   add_output(*command, state->output);

@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <string>
 
 #include "cli/api.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
+#include "cli/usage.h"
 
 namespace {
 
@@ -33,8 +35,8 @@ void limit_spinning(char** argv) {
   if (setenv("GOMP_SPINCOUNT", "10000", 0) == 0) execv("/proc/self/exe", argv);
 }
 
-int fail_with(int exit_code, const char* message) {
-  std::fprintf(stderr, "error: %s\n", message);
+int fail_with(int exit_code, const std::string& message) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
   return exit_code;
 }
 
@@ -44,7 +46,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("renaissance {}", ren_version()));
   app.require_subcommand(1);
   app.footer(kExamples);
-  app.get_formatter()->column_width(36);
+  app.formatter(ren::cli::make_help_formatter());
   int exit_code = ren::cli::kOk;
   ren::cli::add_inspect(app, exit_code);
   ren::cli::add_plan(app, exit_code);
@@ -54,11 +56,14 @@ int run(int argc, char** argv) {
   ren::cli::add_export(app, exit_code);
   ren::cli::add_verify(app, exit_code);
   ren::cli::add_doctor(app, exit_code);
+  if (const std::string problem = ren::cli::unknown_command(app, argc, argv); !problem.empty())
+    return fail_with(ren::cli::kRefused, problem);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     // --help and --version come this way, too
-    return app.exit(e) == 0 ? ren::cli::kOk : ren::cli::kRefused;
+    if (e.get_exit_code() == 0) return app.exit(e);
+    return fail_with(ren::cli::kRefused, ren::cli::usage_problem(app, e));
   }
   return exit_code;
 }
@@ -69,8 +74,7 @@ int main(int argc, char** argv) {
   limit_spinning(argv);
   if ((ren_abi_version() >> 16) != (REN_ABI_VERSION >> 16) || ren_abi_version() < REN_ABI_VERSION)
     return fail_with(ren::cli::kFailure, fmt::format("librenaissance.so has ABI {}, this program needs {}",
-                                                     ren_abi_version(), REN_ABI_VERSION)
-                                             .c_str());
+                                                     ren_abi_version(), REN_ABI_VERSION));
   ren::cli::install_signal_handlers();
   try {
     return run(argc, argv);

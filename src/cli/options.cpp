@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options.h"
 
+#include "cli/values.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +18,8 @@
 namespace ren::cli {
 namespace {
 
+constexpr int64_t kMostBatch = int64_t{1} << 24;
+constexpr const char* kClassesKey = "renaissance.classes";
 constexpr const char* kNormalizeKey = "renaissance.normalize";
 
 std::vector<const char*> pointers(const std::vector<std::string>& texts) {
@@ -40,17 +45,20 @@ std::string folder_of(const std::string& path) {
 }  // namespace
 
 void ModelChoice::add_path(CLI::App& command) {
-  command.add_option("MODEL", path, "ONNX file, as PyTorch exported it")->required();
+  command.add_option("MODEL", path, "ONNX file, as PyTorch exported it or `train` wrote it")->required();
 }
 
 void ModelChoice::add_globs(CLI::App& command) {
   command
-      .add_option("--train", train, "Train initializers whose name matches GLOB (* and ?); may be repeated")
+      .add_option(
+          "--train", train,
+          "Train initializers (`inspect` lists them) whose name matches GLOB (* and ?); may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
   command
-      .add_option("--freeze", freeze,
-                  "Keep initializers whose name matches GLOB as they are; may be repeated")
+      .add_option(
+          "--freeze", freeze,
+          "Keep initializers whose name matches GLOB as they are, stronger than --train; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
 }
@@ -62,23 +70,19 @@ ModelHandle ModelChoice::load() const {
   options.train_count = trained.size();
   options.freeze = frozen.data();
   options.freeze_count = frozen.size();
-  try {
+  return reading_input([&] {
     return make<ModelHandle>([&](ren_model** out) { return ren_model_load(path.c_str(), &options, out); });
-  } catch (const ApiError& e) {
-    // An input that can't be read is refused input, too.
-    if (e.status() == REN_ERROR_IO) throw CliError(kRefused, e.what());
-    throw;
-  }
+  });
 }
 
 void DeviceChoice::add(CLI::App& command) {
-  command.add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
-  command.add_option("--precision", precision, "fp32, or mixed precision: fp16, bf16")
-      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
-      ->capture_default_str();
-  command.add_option("--threads", threads, "Threads that compute on the CPU; 0: one a processor")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  command
+      .add_option("--device", device, "cpu, cuda (the first GPU) or cuda:N, counted from 0 (default: cpu)")
+      ->type_name("DEVICE");
+  add_choice(command, "--precision", precision, {"fp32", "fp16", "bf16"},
+             "Arithmetic; fp16 and bf16 are mixed precision, with FP32 weights");
+  add_whole(command, "--threads", threads, 0, 4096,
+            "Threads that compute on the CPU; 0: as many as processors");
 }
 
 void DeviceChoice::apply(ren_trainer_options& options) const {
@@ -88,18 +92,16 @@ void DeviceChoice::apply(ren_trainer_options& options) const {
 }
 
 void NormalizeChoice::add(CLI::App& command) {
-  auto* named =
-      command
-          .add_option("--normalize", name,
-                      "imagenet, cifar10, half or none; default: what the model's metadata says, else "
-                      "imagenet (one channel: half)")
-          ->check(CLI::IsMember({"imagenet", "cifar10", "half", "none"}));
-  auto* means =
-      command.add_option("--mean", mean, "Mean of each channel, of pixels in 0..1, e.g. 0.5,0.5,0.5")
-          ->delimiter(',')
-          ->excludes(named);
-  auto* deviations =
-      command.add_option("--std", std, "Standard deviation of each channel")->delimiter(',')->excludes(named);
+  auto* named = add_choice(command, "--normalize", name, {"imagenet", "cifar10", "half", "none"},
+                           "Mean and deviation of the pixels by name; default: what the model's metadata "
+                           "says, else imagenet, with one channel half");
+  auto* means = add_numbers(command, "--mean", mean, Bounds::any,
+                            "Instead of --normalize, with --std: mean of each channel of pixels in 0 to 1, "
+                            "e.g. 0.5,0.5,0.5; one number serves all channels")
+                    ->excludes(named);
+  auto* deviations = add_numbers(command, "--std", std, Bounds::positive,
+                                 "Standard deviation of each channel of pixels in 0 to 1 (above 0)")
+                         ->excludes(named);
   means->needs(deviations);
   deviations->needs(means);
 }
@@ -170,15 +172,13 @@ std::string NormalizeChoice::text() const {
 void LoaderChoice::add(CLI::App& command, bool skip) {
   const std::vector<std::string> policies = skip ? std::vector<std::string>{"fail", "skip", "replace"}
                                                  : std::vector<std::string>{"fail", "replace"};
-  command
-      .add_option(
-          "--bad-files", bad_files,
-          fmt::format("What to do with a picture that can't be decoded: {}", fmt::join(policies, ", ")))
-      ->check(CLI::IsMember(policies))
-      ->capture_default_str();
-  command.add_option("--loader-threads", threads, "Threads that decode pictures; 0: one a processor")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  add_choice(command, "--bad-files", bad_files, policies,
+             skip ? "A picture that can't be decoded ends the command, is skipped for another, or is "
+                    "replaced by what could be decoded and grey"
+                  : "A picture that can't be decoded ends the command, or is replaced by what could be "
+                    "decoded and grey");
+  add_whole(command, "--loader-threads", threads, 0, 4096,
+            "Threads that decode pictures; 0: as many as processors");
 }
 
 void LoaderChoice::apply(ren_loader_options& options) const {
@@ -187,51 +187,39 @@ void LoaderChoice::apply(ren_loader_options& options) const {
 }
 
 void TrainingChoice::add_memory(CLI::App& command) {
-  command.add_option("--batch", batch, "Pictures a step")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
-      ->capture_default_str();
-  command.add_option("--optimizer", optimizer, "sgd or lars")
-      ->check(CLI::IsMember({"sgd", "lars"}))
-      ->capture_default_str();
-  command.add_option("--momentum", momentum, "0: none")
-      ->check(CLI::Range(0.0, 0.99999))
-      ->capture_default_str();
-  command.add_option("--ema", ema, "Keep an average of the weights with this decay, e.g. 0.999")
-      ->check(CLI::Range(0.0, 0.9999999))
-      ->type_name("DECAY");
+  add_whole(command, "--batch", batch, 1, kMostBatch, "Pictures a step");
+  add_choice(command, "--optimizer", optimizer, {"sgd", "lars"}, "How weights follow gradients");
+  add_number(command, "--momentum", momentum, Bounds::below, "Of the optimizer; 0: none");
+  add_number(
+      command, "--ema", ema, Bounds::below,
+      "Decay a step, e.g. 0.999, of an average of the weights that is kept besides; default: no average",
+      false);
   command
       .add_option("--loss", losses,
-                  "Outputs with a cross entropy and their weights, e.g. logits:1,aux:0.3; default: the first")
+                  "Outputs with a cross entropy and their weights (1), e.g. logits:1,aux:0.3; default: the "
+                  "first output")
       ->type_name("OUTPUT[:WEIGHT],...");
 }
 
 void TrainingChoice::add_recipe(CLI::App& command) {
-  command.add_option("--epochs", epochs, "Times through the data")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
-      ->capture_default_str();
-  command.add_option("--lr", lr, "Learning rate, at its highest")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_whole(command, "--epochs", epochs, 1, 1'000'000, "Times through the data");
+  add_number(command, "--lr", lr, Bounds::positive, "Learning rate, at its highest");
   command.add_flag("--nesterov", nesterov, "Nesterov's momentum, as PyTorch has it");
-  command.add_option("--weight-decay", weight_decay, "L2, added to the gradient")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  add_number(command, "--weight-decay", weight_decay, Bounds::not_negative, "L2, added to the gradient");
   command.add_flag("--decay-weights-only", decay_weights_only,
                    "No weight decay on biases and normalisations");
-  command.add_option("--schedule", schedule, "constant, step or cosine")
-      ->check(CLI::IsMember({"constant", "step", "cosine"}))
-      ->capture_default_str();
-  command.add_option("--warmup-epochs", warmup_epochs, "Epochs of linear rise at the beginning")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--final-lr", final_lr, "Where the cosine ends")->check(CLI::NonNegativeNumber);
-  command.add_option("--step-epochs", step_epochs, "Epochs between two reductions of the step schedule")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--gamma", gamma, "Factor of a reduction")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command.add_option("--label-smoothing", label_smoothing, "As PyTorch's cross_entropy has it")
-      ->check(CLI::Range(0.0, 0.99));
-  command.add_option("--seed", seed, "Of shuffling and augmentation")->capture_default_str();
+  add_choice(command, "--schedule", schedule, {"constant", "step", "cosine"},
+             "How the learning rate falls after the warm-up");
+  add_number(command, "--warmup-epochs", warmup_epochs, Bounds::not_negative,
+             "Epochs of linear rise at the beginning, fractions too");
+  add_number(command, "--final-lr", final_lr, Bounds::not_negative,
+             "Learning rate at the end of the cosine schedule");
+  add_number(command, "--step-epochs", step_epochs, Bounds::positive,
+             "Epochs between two reductions of the step schedule, which needs it", false);
+  add_number(command, "--gamma", gamma, Bounds::positive, "Factor of a reduction of the step schedule");
+  add_number(command, "--label-smoothing", label_smoothing, Bounds::below,
+             "As PyTorch's cross_entropy has it");
+  add_whole(command, "--seed", seed, "Of shuffling and augmentation");
 }
 
 void TrainingChoice::apply(ren_trainer_options& o) const {
@@ -274,6 +262,14 @@ std::optional<std::string> metadata_of(const ren_model* model, const std::string
       [&](char* b, size_t c, size_t* n) { return ren_model_metadata(model, key.c_str(), b, c, n); });
 }
 
+DatasetHandle open_data(const std::string& uri, const std::string& validation) {
+  ren_dataset_options options = REN_DATASET_OPTIONS_INIT;
+  if (!validation.empty()) options.validation_uri = validation.c_str();
+  return reading_input([&] {
+    return make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open(uri.c_str(), &options, d); });
+  });
+}
+
 std::vector<std::string> classes_of(const ren_dataset* dataset) {
   int64_t count = 0;
   check(ren_dataset_class_count(dataset, &count));
@@ -284,8 +280,32 @@ std::vector<std::string> classes_of(const ren_dataset* dataset) {
   return classes;
 }
 
+std::optional<std::vector<std::string>> classes_in(const ren_model* model) {
+  const auto text = metadata_of(model, kClassesKey);
+  if (!text) return std::nullopt;
+  const auto j = nlohmann::json::parse(*text, nullptr, false);
+  if (!j.is_array() || !std::all_of(j.begin(), j.end(), [](const auto& v) { return v.is_string(); }))
+    return std::nullopt;
+  return j.get<std::vector<std::string>>();
+}
+
+void check_class_count(const ModelHandle& model, const std::string& losses, size_t classes,
+                       const std::string& remedy) {
+  std::string name = losses.substr(0, losses.find(','));
+  name = name.substr(0, name.rfind(':'));
+  const int64_t outputs = info_of(model).outputs;
+  for (int64_t i = 0; i < outputs; ++i) {
+    if (!name.empty() ? output_name(model, i) != name : i != 0) continue;
+    ren_output_info o = REN_OUTPUT_INFO_INIT;
+    check(ren_model_output_info(model.get(), i, &o));
+    if (o.channels != int64_t(classes))
+      throw CliError(kRefused, fmt::format("the data has {} classes, the model's output '{}' has {}: {}",
+                                           classes, output_name(model, i), o.channels, remedy));
+  }
+}
+
 void add_output(CLI::App& command, Output& output, bool quiet) {
-  command.add_flag("--json", output.json, "One JSON object a line, for machines");
+  command.add_flag("--json", output.json, "One JSON object a line on standard output, for machines");
   if (quiet) command.add_flag("--quiet", output.quiet, "Results and errors only");
 }
 

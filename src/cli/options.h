@@ -70,7 +70,13 @@ struct TrainingChoice {
 ren_model_info info_of(const ModelHandle& model);
 std::string output_name(const ModelHandle& model, int64_t index);
 std::optional<std::string> metadata_of(const ren_model* model, const std::string& key);
+DatasetHandle open_data(const std::string& uri, const std::string& validation);  // empty: none
 std::vector<std::string> classes_of(const ren_dataset* dataset);
+// The class names that `train` wrote into the model's metadata; none when they are no list of names.
+std::optional<std::vector<std::string>> classes_in(const ren_model* model);
+// Refuses data with another number of classes than the first output of `losses` (or of the model) has.
+void check_class_count(const ModelHandle& model, const std::string& losses, size_t classes,
+                       const std::string& remedy);
 void add_output(CLI::App& command, Output& output, bool quiet = true);
 // Refuses, before any work, a file that could not be written later: no such folder, no permission,
 // a folder of that name, less room than `bytes`.

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/values.h"
 
 namespace ren::cli {
 namespace {
@@ -24,6 +25,18 @@ struct Inspect {
   }
 };
 
+// What the letters and words of a plan mean, for those who don't know the source.
+constexpr const char* kPlanLegend = R"(
+How to read it: all memory is one block, taken once; a line `W 4096 +325632 weights` is a part of it: its
+letter, where it begins, how many bytes it has and what lies there. B running statistics; W weights; E their
+average (--ema); A 16-bit copies of the weights (--precision); G gradients; M, V momentum; N norms (lars);
+R losses and counts; S learning rate and other scalars; I two batches of pictures. F holds activations and
+their gradients, T workspaces of single operations: what isn't needed at the same time shares bytes, so
+`1.87 x reused` means that they would take 1.87 times as much one by one. F and T are laid out anew for each
+role (a training step, evaluation, prediction) in the same place. At last the largest pieces, and from which
+to which operation of the step each is needed.
+)";
+
 struct Plan {
   ModelChoice model;
   DeviceChoice device;
@@ -42,7 +55,9 @@ struct Plan {
     const auto report =
         make<ReportHandle>([&](ren_report** out) { return ren_trainer_plan(trainer.get(), out); });
     if (!html.empty()) write_text_file(html, html_of(report));
-    show(output, report);
+    output.raw_json(json_of(report));
+    output.result(text_of(report) + kPlanLegend);
+    output.finish();
   }
 };
 
@@ -59,8 +74,10 @@ struct Verify {
     options.device = chosen.device;
     options.precision = chosen.precision;
     options.tolerance = tolerance;
-    const auto report = make<ReportHandle>(
-        [&](ren_report** out) { return ren_verify(model.c_str(), golden.c_str(), &options, out); });
+    const auto report = reading_input([&] {
+      return make<ReportHandle>(
+          [&](ren_report** out) { return ren_verify(model.c_str(), golden.c_str(), &options, out); });
+    });
     show(output, report);
     int32_t passed = 0;
     check(ren_report_passed(report.get(), &passed));
@@ -135,7 +152,7 @@ void add_plan(CLI::App& app, int&) {
   state->model.add_globs(*command);
   state->training.add_memory(*command);
   state->device.add(*command);
-  command->add_option("--html", state->html, "Also write a picture of the plan, a page by itself")
+  command->add_option("--html", state->html, "Also write the plan as a web page with a picture of it")
       ->type_name("FILE");
   add_output(*command, state->output, false);
   command->footer(
@@ -154,10 +171,8 @@ void add_verify(CLI::App& app, int& exit_code) {
                    "What PyTorch got: a .golden.safetensors file of the Python helper")
       ->required();
   state->device.add(*command);
-  command
-      ->add_option("--tolerance", state->tolerance,
-                   "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16, 1e-1 in bf16")
-      ->check(CLI::PositiveNumber);
+  add_number(*command, "--tolerance", state->tolerance, Bounds::positive,
+             "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16, 1e-1 in bf16", false);
   add_output(*command, state->output, false);
   command->footer(
       "Exit codes: 0 all within bounds, 1 a number differs, 2 refused (with all reasons).\n"
@@ -173,7 +188,9 @@ void add_export(CLI::App& app, int&) {
   command->add_option("--out", state->out, "File to write")->required()->type_name("FILE");
   command->add_flag("--inference", state->inference,
                     "BatchNormalization and Dropout in their inference form");
-  command->add_option("--metadata", state->metadata, "Add to the file's metadata; may be repeated")
+  command
+      ->add_option("--metadata", state->metadata,
+                   "Add to the file's metadata, in place of an entry of that KEY; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   add_output(*command, state->output);

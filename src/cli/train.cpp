@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/signals.h"
+#include "cli/values.h"
 
 namespace ren::cli {
 namespace {
@@ -70,10 +72,7 @@ void Train::check_outputs() const {
 }
 
 void Train::open_data() {
-  ren_dataset_options options = REN_DATASET_OPTIONS_INIT;
-  if (!validation.empty()) options.validation_uri = validation.c_str();
-  dataset_ =
-      make<DatasetHandle>([&](ren_dataset** d) { return ren_dataset_open(data.c_str(), &options, d); });
+  dataset_ = cli::open_data(data, validation);
   classes_ = classes_of(dataset_.get());
   check(ren_dataset_size(dataset_.get(), "train", &training_size_));
   const int32_t status = ren_dataset_size(dataset_.get(), "val", &validation_size_);
@@ -87,19 +86,10 @@ void Train::open_data() {
 }
 
 void Train::check_classes() const {
-  std::string name = training.losses.substr(0, training.losses.find(','));
-  name = name.substr(0, name.rfind(':'));
-  for (int64_t i = 0; i < info_.outputs; ++i) {
-    if (!name.empty() ? output_name(model_, i) != name : i != 0) continue;
-    ren_output_info o = REN_OUTPUT_INFO_INIT;
-    check(ren_model_output_info(model_.get(), i, &o));
-    if (o.channels != int64_t(classes_.size()))
-      throw CliError(
-          kRefused,
-          fmt::format(
-              "the data has {} classes, the model's output '{}' has {}: export the model with {} outputs",
-              classes_.size(), output_name(model_, i), o.channels, classes_.size()));
-  }
+  check_class_count(
+      model_, training.losses, classes_.size(),
+      fmt::format("export the model with {} outputs (python -m renaissance export --classes {})",
+                  classes_.size(), classes_.size()));
 }
 
 LoaderHandle Train::make_loader(const char* split, bool trains) const {
@@ -127,7 +117,8 @@ void Train::make_trainer() {
     o.other_batch_count = 1;
   }
   trainer_ = make<TrainerHandle>([&](ren_trainer** t) { return ren_trainer_create(model_.get(), &o, t); });
-  if (!resume.empty()) check(ren_trainer_checkpoint_load(trainer_.get(), resume.c_str()));
+  if (!resume.empty())
+    reading_input([&] { return check(ren_trainer_checkpoint_load(trainer_.get(), resume.c_str())); });
 }
 
 void Train::announce() {
@@ -303,20 +294,20 @@ void add_train(CLI::App& app, int&) {
   state->training.add_recipe(*command);
   state->training.add_memory(*command);
   command
-      ->add_option("--augment", state->augment,
-                   "none, auto, or a list of flip[:P], pad-crop[:PIXELS], random-resized-crop[:MIN[-MAX]], "
-                   "center-crop[:SHORT], bicubic")
-      ->capture_default_str();
+      ->add_option(
+          "--augment", state->augment,
+          "none; auto, which suits the model's input size; or a list with commas: flip[:P] (P = 0.5), "
+          "one of pad-crop[:PIXELS] (4), random-resized-crop[:MIN[-MAX]] (shares of the area, "
+          "0.08-1), center-crop[:SHORT] (pixels) and exact (pictures have the model's size), and "
+          "one of bilinear, bicubic (default: auto)")
+      ->type_name("LIST");
   state->normalize.add(*command);
   command->add_flag("--drop-last", state->drop_last, "Leave out an epoch's last batch when it isn't full");
   state->model.add_globs(*command);
   command->add_option("--checkpoint", state->checkpoint, "File to write after each epoch and when stopped")
       ->type_name("FILE");
-  command
-      ->add_option("--checkpoint-every", state->checkpoint_every,
-                   "Write the checkpoint after so many steps, too")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("STEPS");
+  add_whole(*command, "--checkpoint-every", state->checkpoint_every, 0, std::numeric_limits<int64_t>::max(),
+            "Write the checkpoint after so many steps, too; 0: after epochs only");
   command->add_option("--resume", state->resume, "Go on from a checkpoint, with the same options")
       ->type_name("FILE");
   state->device.add(*command);
@@ -330,8 +321,9 @@ void add_train(CLI::App& app, int&) {
       "      --weight-decay 5e-4 --schedule cosine --augment random-resized-crop,flip --out trained.onnx\n"
       "  renaissance train net.onnx --data pictures/ --freeze 'layer1.*' --epochs 5 --lr 0.01 --out "
       "tuned.onnx\n"
-      "  renaissance train net.onnx --data pictures/ --epochs 90 --checkpoint net.ckpt --resume net.ckpt "
-      "--out trained.onnx");
+      "  renaissance train net.onnx --data pictures/ --epochs 90 --checkpoint net.ckpt --out trained.onnx\n"
+      "  renaissance train net.onnx --data pictures/ --epochs 90 --resume net.ckpt --checkpoint net.ckpt \\\n"
+      "      --out trained.onnx                         # goes on where that was interrupted");
   command->callback([state] { state->run(); });
 }
 

@@ -7,6 +7,7 @@ usage: cli_test.py PROGRAM [unittest arguments]
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -97,21 +98,80 @@ class Usage(Case):
         self.assertRegex(out, r'^renaissance \d+\.\d+\.\d+\n$')
 
     def test_bad_usage(self):
-        self.refused()
-        self.refused('nonsense')
-        self.refused('inspect')
-        self.refused('inspect', MODEL, '--nonsense')
-        self.refused('train', MODEL, '--data', self.data)   # no --out
-        self.refused(*self.train('x.onnx', '--schedule', 'magic'), says='magic')
-        self.refused('plan', MODEL, '--batch', '0', says='--batch')
-        self.refused('train', MODEL, '--data', self.data, '--out', self.path('x.onnx'), '--lr', 'fast', says='--lr')
-        self.refused(*self.train('x.onnx', '--momentum', '1.5'))
-        self.refused(*self.train('x.onnx', '--mean', '0.5', '--std', '0.5'))   # besides --normalize
-        self.refused(*self.train('x.onnx', '--schedule', 'step'), says='--step-epochs')
-        self.refused(*self.train('x.onnx', '--checkpoint-every', '2'), says='--checkpoint')
-        self.refused('train', MODEL, '--data', self.data, '--out', self.path('x.onnx'), '--augment', 'flip,spin', says='spin')
-        self.refused(*self.train('x.onnx', '--augment', 'flip'), says='--augment')   # twice
-        self.refused(*self.train('x.onnx', '--device', 'abacus'), says='abacus')
+        def usage(*arguments, says):
+            err = self.refused(*arguments, says=says)
+            self.assertRegex(err, r'\Aerror: ', arguments)
+            self.assertNotRegex(err, r'e[+]30|[0-9]{25}|FLOAT|UINT', arguments)
+            return err
+        usage(says='inspect, plan, train')
+        usage('nonsense', says="'nonsense'")
+        usage('trian', MODEL, says=["'trian'", 'did you mean train?'])
+        usage('--nonsense', says='a command is missing')
+        usage('inspect', says='MODEL is required')
+        usage('inspect', MODEL, 'more', says="'more'")
+        usage('inspect', MODEL, '--jsn', says=['--jsn', 'did you mean --json?'])
+        usage('plan', MODEL, '--nonsense', 'x', says='--nonsense')
+        usage('train', MODEL, '--data', self.data, says='--out is required')
+        usage('train', MODEL, '--data', self.data, '--out', says='--out needs a value')
+        usage(*self.train('x.onnx', '--schedule', 'magic'), says=['--schedule', "'magic'", 'constant, step, cosine'])
+        usage(*self.train('x.onnx', '--mean', '0.5', '--std', '0.5'), says='--mean')   # besides --normalize
+        usage(*self.train('x.onnx', '--schedule', 'step'), says='--step-epochs')
+        usage(*self.train('x.onnx', '--checkpoint-every', '2'), says='--checkpoint')
+        usage(*self.train('x.onnx', '--augment', 'flip'), says='--augment is given more than once')
+        usage(*self.train('x.onnx', '--device', 'abacus'), says='abacus')
+        usage('train', MODEL, '--data', self.data, '--out', self.path('x.onnx'), '--augment', 'flip,spin', says='spin')
+
+    def test_ranges_of_numbers(self):
+        finite, whole = ('nan', 'inf', '-inf', '1e400', '', 'fast', '1x', '-1'), ('', '1.5', 'x', '-1', '99999999999999999999', 'nan')
+        arguments = ['train', MODEL, '--data', self.data, '--out', self.path('x.onnx')]
+        for option, values in {
+                '--lr': finite + ('0',), '--gamma': finite + ('0',), '--weight-decay': finite, '--warmup-epochs': finite,
+                '--final-lr': finite, '--step-epochs': finite + ('0',), '--momentum': finite + ('1', '1.5'),
+                '--label-smoothing': finite + ('1',), '--ema': finite + ('1',), '--epochs': whole + ('0', '1000001'),
+                '--batch': whole + ('0',), '--threads': whole, '--loader-threads': whole, '--checkpoint-every': whole,
+                '--seed': whole + ('18446744073709551616',)}.items():
+            for value in values:
+                err = self.refused(*arguments, f'{option}={value}', says=option)
+                self.assertRegex(err, r'\Aerror: ')
+                if value:
+                    self.assertIn(f"'{value}'", err)
+                self.assertNotRegex(err, 'e[+]30')
+        self.refused('eval', MODEL, '--data', self.data, '--mean', '0.5,nan', '--std', '1,1', says="'nan'")
+        self.refused('eval', MODEL, '--data', self.data, '--mean', '0.5', '--std', '0', says='--std')
+        self.refused('predict', MODEL, self.data, '--top', '0', says='--top')
+        self.refused('verify', GOLDEN_MODEL, GOLDEN, '--tolerance', '0', says='--tolerance')
+        # decimal, whatever comes first, and the whole range
+        self.assertIn('step@10', self.passes('plan', MODEL, '--batch', '010')[0])
+        self.passes(*self.train('x.onnx', '--seed', '18446744073709551615'))
+
+    def test_every_option_tells_its_values(self):
+        for command in ('inspect', 'plan', 'train', 'eval', 'predict', 'export', 'verify', 'doctor'):
+            text = self.passes(command, '--help')[0]
+            self.assertNotRegex(text, r'e[+]30|FLOAT|UINT|INT:|REQUIRED|\[0 - ')
+            flat = ' '.join(text.split())
+            for option, kind in re.findall(r'^  (--[\w-]+) (N|X|NAME)\s', text, re.MULTILINE):
+                described = re.split(r' --[\w-]+ [A-Z]', flat.split(f'{option} {kind} ', 1)[1])[0]
+                self.assertRegex(described, r'\d|default', f'{command} {option}')
+        for choice in ('exact', 'bilinear', 'bicubic', 'pad-crop', 'center-crop', 'random-resized-crop', 'flip'):
+            self.assertIn(choice, self.passes('train', '--help')[0])
+        for command in ('eval', 'predict'):
+            self.assertIn('8/7', self.passes(command, '--help')[0])
+
+    def test_what_is_no_regular_file(self):
+        pipe, out = self.path('pipe'), self.path('never.onnx')
+        os.mkfifo(pipe)
+        for place in (pipe, '/dev/zero', self.work):
+            for arguments in (('inspect', place), ('plan', place), ('export', place, '--out', out),
+                              ('train', place, '--data', self.data, '--out', out), ('verify', MODEL, place),
+                              ('verify', place, GOLDEN), ('eval', place, '--data', self.data), ('predict', place, self.data),
+                              ('predict', MODEL, self.data, '--classes', place), self.train('never.onnx', '--resume', place)):
+                err = self.refused(*arguments, says=place)
+                self.assertNotRegex(err, '[0-9]{15}')
+        for place in (pipe, '/dev/zero'):
+            self.refused('predict', MODEL, place, says=place)
+            self.refused('eval', MODEL, '--data', place, says=place)
+            self.refused('export', MODEL, '--out', place, says=place)
+        self.refused('predict', MODEL, self.data, '--classes', self.work, says='a folder, not a text file')
 
     def test_doctor(self):
         out, _ = self.passes('doctor')
@@ -144,6 +204,7 @@ class Models(Case):
     def test_plan(self):
         out, _ = self.passes('plan', MODEL, '--batch', '16')
         self.assertIn('weights', out)
+        self.assertIn('How to read it', out)
         page = self.path('plan.html')
         json.loads(self.passes('plan', MODEL, '--json', '--html', page)[0])
         self.assertGreater(os.path.getsize(page), 1000)
@@ -259,7 +320,15 @@ class BadData(Case):
         self.refused(*self.train('x.onnx', data=MODEL))
         few = pictures(self.path('few'), classes=4)
         self.refused(*self.train('x.onnx', data=few), says=['4 classes', '10'])
-        self.refused('eval', MODEL, '--data', few, '--normalize', 'half', says='4')
+        err = self.refused('eval', MODEL, '--data', few, '--normalize', 'half', says=['4 classes', '10'])
+        self.assertNotIn('export', err)   # the model is trained: other data is what helps
+        trained = self.path('named.onnx')
+        self.passes('export', MODEL, '--out', trained, '--metadata', 'renaissance.classes=' + json.dumps(CLASSES))
+        self.refused('eval', trained, '--data', few, '--normalize', 'half', says=['4 classes', '10', 'class0, class1'])
+        other = self.path('other.onnx')
+        self.passes('export', MODEL, '--out', other, '--metadata', 'renaissance.classes=' + json.dumps(CLASSES[:9] + ['zebra']))
+        self.assertIn('zebra', self.passes('eval', other, '--data', self.data, '--normalize', 'half')[1])
+        self.assertNotIn('warning', self.passes('eval', trained, '--data', self.data, '--normalize', 'half')[1])
         self.refused('eval', MODEL, '--data', self.data, '--split', 'nonsense', says='nonsense')
         self.refused('predict', MODEL, self.path('gone.jpg'), says='gone.jpg')
 
