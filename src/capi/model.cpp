@@ -76,12 +76,16 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
-Shape output_shape(const ImportedModel& m, const GraphOutput& output) {
-  return m.graph.at(output.value).shape;
+// As the file has it, the batch by name.
+std::string value_text(const ImportedModel& m, const std::vector<int64_t>& shape) {
+  return fmt::format("[{},{}]", m.dynamic_batch ? std::string("N") : std::to_string(m.static_batch),
+                     fmt::join(shape.begin() + 1, shape.end(), ","));
 }
 
-std::string output_text(const Shape& s) {
-  return s.h == 1 && s.w == 1 ? fmt::format("[N,{}]", s.c) : fmt::format("[N,{},{},{}]", s.c, s.h, s.w);
+nlohmann::json value_json(const std::string& name, const std::vector<int64_t>& shape) {
+  nlohmann::json extents = shape;
+  extents[0] = nullptr;
+  return {{"name", name}, {"shape", extents}};
 }
 
 int64_t elements_of(const ParameterInfo& t) {
@@ -111,15 +115,10 @@ nlohmann::json inspect_json(const Model& model) {
   j["opset"] = m.opset;
   j["ir_version"] = m.ir_version;
   j["batch"] = m.dynamic_batch ? nlohmann::json("dynamic") : nlohmann::json(m.static_batch);
-  j["inputs"] = {
-      {{"name", m.input.name}, {"shape", {nullptr, m.input.channels, m.input.height, m.input.width}}}};
+  j["inputs"] = nlohmann::json::array({value_json(m.input.name, m.input.onnx_shape)});
   j["outputs"] = nlohmann::json::array();
-  for (const GraphOutput& o : m.graph.outputs) {
-    const Shape s = output_shape(m, o);
-    nlohmann::json shape = {nullptr, s.c};
-    if (s.h != 1 || s.w != 1) shape = {nullptr, s.c, s.h, s.w};
-    j["outputs"].push_back({{"name", o.name}, {"shape", shape}});
-  }
+  for (size_t i = 0; i < m.graph.outputs.size(); ++i)
+    j["outputs"].push_back(value_json(m.graph.outputs[i].name, m.output_shapes[i]));
   j["ops"] = op_counts(m.graph);
   j["trained_elements"] = trained_elements(m);
   j["tensors"] = nlohmann::json::array();
@@ -153,11 +152,9 @@ std::string inspect_text(const Model& model) {
   const ImportedModel& m = model.imported;
   std::string text = fmt::format("{}: opset {}, IR version {}{}\n", model.path, m.opset, m.ir_version,
                                  m.producer.empty() ? "" : ", by " + m.producer);
-  text += fmt::format("input    {} [{},{},{},{}]\n", m.input.name,
-                      m.dynamic_batch ? std::string("N") : std::to_string(m.static_batch), m.input.channels,
-                      m.input.height, m.input.width);
-  for (const GraphOutput& o : m.graph.outputs)
-    text += fmt::format("output   {} {}\n", o.name, output_text(output_shape(m, o)));
+  text += fmt::format("input    {} {}\n", m.input.name, value_text(m, m.input.onnx_shape));
+  for (size_t i = 0; i < m.graph.outputs.size(); ++i)
+    text += fmt::format("output   {} {}\n", m.graph.outputs[i].name, value_text(m, m.output_shapes[i]));
   std::vector<std::string> ops;
   for (const auto& [name, count] : op_counts(m.graph)) ops.push_back(fmt::format("{} {}", count, name));
   text += fmt::format("graph    {} nodes: {}\n", m.graph.nodes.size(), fmt::join(ops, ", "));
@@ -243,7 +240,7 @@ int32_t ren_model_output_info(const ren_model* model, int64_t index, ren_output_
     const auto& m = state_of(model, "model")->imported;
     check_index(index, m.graph.outputs.size(), "output");
     check_result(out, "info");
-    const Shape s = output_shape(m, m.graph.outputs[size_t(index)]);
+    const Shape s = m.graph.at(m.graph.outputs[size_t(index)].value).shape;
     ren_output_info info{};
     info.channels = s.c;
     info.height = s.h;

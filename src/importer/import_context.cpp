@@ -2,6 +2,7 @@
 #include "importer/import_context.h"
 
 #include <algorithm>
+#include <array>
 #include <climits>
 
 #include "engine/ops/batch_norm/batch_norm.h"
@@ -47,7 +48,7 @@ std::vector<TensorId> ImportContext::node(Op op, std::vector<TensorId> inputs, A
     // Sizes beyond any memory would overflow further on.
     const Shape& s = builder.graph().at(id).shape;
     if (double(s.n) * double(s.h) * double(s.w) * double(s.c) > 1e15)
-      contradict("a tensor of shape {} is too large", to_string(s));
+      contradict("a tensor of shape {} is too large", to_text(std::array{s.n, s.c, s.h, s.w}));
   }
   return outputs;
 }

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "importer/import_context.h"
+#include "importer/message_text.h"
 #include "importer/operators.h"
 
 namespace ren::importer {
@@ -99,10 +100,13 @@ class Driver {
   }
 
  private:
-  void problem(StatusCode code, std::string where, std::string what, std::string remedy) {
+  // channels_last: the text comes from the engine, whose shapes are NHWC
+  void problem(StatusCode code, std::string where, const std::string& what, std::string remedy,
+               bool channels_last = false) {
     if (problems_.empty()) code_ = code;
     if (code == StatusCode::invalid_model) code_ = code;
-    problems_.add(std::move(where), std::move(what), std::move(remedy));
+    const int64_t stand_in = model_.dynamic_batch ? context_.batch : 0;
+    problems_.add(std::move(where), onnx_shapes(what, stand_in, channels_last), std::move(remedy));
   }
 
   void throw_if_any() const {
@@ -262,11 +266,12 @@ class Driver {
     const Shape shape{extents[0], extents[1], extents[2], extents[3]};
     if (shape.h * shape.w > (int64_t{1} << 31) / shape.c)
       return problem(StatusCode::unsupported, where, fmt::format("has shape {}", to_string(shape)),
-                     "that is too large");
+                     "that is too large", true);
     context_.batch = shape.n;
     const TensorId id = context_.builder.tensor(input.name(), {shape, DType::f32});
     model_.graph.input = id;
-    model_.input = {input.name(), shape.c, shape.h, shape.w, assignment == channels_last(4)};
+    model_.input = {input.name(), shape.c, shape.h, shape.w, assignment == channels_last(4), {}};
+    for (int a = 0; a < rank; ++a) model_.input.onnx_shape.push_back(extents[assignment[size_t(a)]]);
     context_.values[input.name()] = context_.image(id, assignment);
   }
 
@@ -308,7 +313,7 @@ class Driver {
       } catch (const Refusal& refusal) {
         report(node, refusal.code, refusal.what, refusal.remedy);
       } catch (const Error& error) {
-        report(node, error.code(), error.what(), "");
+        report(node, error.code(), error.what(), "", true);
       } catch (const std::logic_error&) {  // a vector that is shorter than the operator needs
         report(node, StatusCode::invalid_model, "has inputs or attributes of a wrong kind or length", "");
       }
@@ -367,9 +372,10 @@ class Driver {
                        [&](int i) { return context_.consumed.count(i) != 0; });
   }
 
-  void report(const NodeView& node, StatusCode code, std::string what, std::string remedy) {
-    problem(code, fmt::format("{} '{}' (opset {})", node.proto.op_type(), node.name, node.opset),
-            std::move(what), std::move(remedy));
+  void report(const NodeView& node, StatusCode code, const std::string& what, std::string remedy,
+              bool channels_last = false) {
+    problem(code, fmt::format("{} '{}' (opset {})", node.proto.op_type(), node.name, node.opset), what,
+            std::move(remedy), channels_last);
   }
 
   void collect_outputs() {
@@ -388,10 +394,11 @@ class Driver {
           refuse("outputs have the batch first and 2 to 4 axes", "has shape {}", to_text(value.dims()));
         const OnnxValue logits = context_.arrange(value, channels_first(value.rank()));
         model_.graph.outputs.push_back({output.name(), logits.id});
+        model_.output_shapes.push_back(value.dims());
       } catch (const Refusal& refusal) {
         problem(refusal.code, where, refusal.what, refusal.remedy);
       } catch (const Error& error) {
-        problem(error.code(), where, error.what(), "");
+        problem(error.code(), where, error.what(), "", true);
       }
     }
     for (const auto& name : dropped)

@@ -62,7 +62,8 @@ struct Layout {
 struct InputInfo {
   std::string name;
   int64_t channels = 0, height = 0, width = 0;
-  bool channels_last = false;  // the file's input is [N,H,W,C] (its first node transposes it)
+  bool channels_last = false;       // the file's input is [N,H,W,C] (its first node transposes it)
+  std::vector<int64_t> onnx_shape;  // as the file has it; the first extent is the batch, whatever it is
 };
 
 struct ImportedModel {
@@ -71,6 +72,8 @@ struct ImportedModel {
   std::vector<std::vector<float>> buffers;     // by Graph::buffers
   std::vector<Layout> parameter_layouts, buffer_layouts;
   std::vector<ParameterInfo> tensors;  // every floating-point tensor of the file, in its order
+  // By Graph::outputs, as the file has them; the first extent is the batch, whatever it is.
+  std::vector<std::vector<int64_t>> output_shapes;
   InputInfo input;
   bool dynamic_batch = false;
   int64_t static_batch = 0;  // the file's batch when it is fixed

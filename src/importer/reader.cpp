@@ -194,7 +194,8 @@ void collect_tensors(OnnxFile& file, Findings& findings) {
 void parse(OnnxFile& file) {
   std::error_code error;
   if (!fs::exists(file.path, error)) fail(StatusCode::not_found, "'{}' does not exist", file.path);
-  const uint64_t size = fs::is_directory(file.path, error) ? 0 : uint64_t(fs::file_size(file.path, error));
+  // read_file() refuses what is no regular file
+  const uint64_t size = fs::is_regular_file(file.path, error) ? uint64_t(fs::file_size(file.path, error)) : 0;
   if (size > uint64_t(INT_MAX))
     fail(StatusCode::invalid_model,
          "'{}' has {} bytes; an ONNX file holds at most 2 GB: save the model with external data", file.path,

@@ -39,7 +39,7 @@ std::vector<TensorType> infer_statistics(const Node& node, std::span<const Tenso
          "Expected more than 1 value per channel when training, got input size {}: the variance of one value "
          "is zero; "
          "use a larger batch (or drop the last, smaller one), or freeze this normalisation",
-         to_string(x));
+         to_string(Shape{x.n, x.c, x.h, x.w}));  // PyTorch's text, with its order of axes
   for (size_t i = 1; i < inputs.size(); ++i)
     if (has_input(node, i)) check_channel_vector("a running statistic", inputs[i], x.c);
   if (has_input(node, 1) != has_input(node, 2))
