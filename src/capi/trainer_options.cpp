@@ -98,7 +98,7 @@ void check_numbers(const ren_trainer_options& o) {
   positive(o.warmup_epochs, "warmup_epochs");
   positive(o.final_learning_rate, "final_learning_rate");
   positive(o.step_epochs, "step_epochs");
-  want(o.schedule != REN_SCHEDULE_STEP || o.step_epochs > 0, "step_epochs", o.step_epochs,
+  want(o.schedule != REN_SCHEDULE_STEP || o.step_epochs != 0, "step_epochs", o.step_epochs,
        "the step schedule needs it");
   positive(o.gamma, "gamma");
   positive(o.trust_coefficient, "trust_coefficient");

@@ -19,8 +19,9 @@ std::string find_module() {
     std::error_code ignored;
     if (fs::exists(place, ignored)) return place.lexically_normal().string();
   }
-  fail(StatusCode::not_found, "this installation has no CUDA module: there is no {} in {}", kCudaModuleFile,
-       folder.string());
+  fail(StatusCode::not_found,
+       "this installation has no CUDA module: there is no {} in {}; `scripts/build.sh cuda` builds one",
+       kCudaModuleFile, folder.string());
 }
 
 const Backend& load_cuda() {
