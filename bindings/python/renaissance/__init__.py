@@ -3,7 +3,7 @@
 
     import renaissance
     renaissance.export(module, torch.randn(2, 3, 224, 224), 'model.onnx')
-    renaissance.record_golden(module, 'model.onnx', 'model.golden.safetensors')
+    renaissance.record_golden('model.onnx', 'model.golden.safetensors', module)
 
 and the engine itself: Model, Dataset, Loader, Trainer, verify, doctor (see the
 module renaissance.engine). export() and record_golden() need PyTorch and onnx, the

@@ -182,6 +182,23 @@ def check_modes(model, module):
     return seen
 
 
+def load_model(path):
+    """The onnx.ModelProto of a file, or ValueError when it isn't one."""
+    path = os.fspath(path)
+    if not os.path.isfile(path):
+        raise ValueError(f"'{path}' is no file" if os.path.exists(path) else f"'{path}' does not exist")
+    try:
+        model = onnx.load(path)
+    except OSError:
+        raise
+    except Exception as problem:  # protobuf's and onnx's own, by version
+        reason = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise ValueError(f"'{path}' is no ONNX file, or it is damaged: {reason}") from problem
+    if not model.graph.node or not model.graph.output:
+        raise ValueError(f"'{path}' is no ONNX model: it has no graph")
+    return model
+
+
 def stored_names(model):
     return {i.name for i in model.graph.initializer}
 
@@ -283,7 +300,7 @@ def load_initializers(module, model):
     module has to be in the file, in its shape, or ValueError lists those that are not.
     """
     if not isinstance(model, onnx.ModelProto):
-        model = onnx.load(os.fspath(model))
+        model = load_model(model)
     arrays = {i.name: i for i in model.graph.initializer}
     tied = {}
     for name, p in list(module.named_parameters(remove_duplicate=False)) + \
@@ -300,7 +317,8 @@ def load_initializers(module, model):
         else:
             found.append((tensor, arrays[name]))
     if wrong:
-        raise ValueError('the file does not fit the module: ' + '; '.join(wrong))
+        more = f'; and {len(wrong) - 5} more' if len(wrong) > 5 else ''
+        raise ValueError('the file does not fit the module: ' + '; '.join(wrong[:5]) + more)
     with torch.no_grad():
         for tensor, initializer in found:
             tensor.copy_(torch.from_numpy(numpy_helper.to_array(initializer).copy()))

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from . import bounds
-from .exporter import BATCH_NORMS, flat_tensors, set_training_modes, stored_names, value_shape
+from .exporter import BATCH_NORMS, flat_tensors, load_model, set_training_modes, stored_names, value_shape
 
 STEPS = 3
 DISTURBANCE = 1.5e-7
@@ -242,7 +242,7 @@ def record_golden(model_path, path, module=None, *, inputs=None, targets=None, b
     if nesterov and not momentum:
         raise ValueError('nesterov needs a momentum')
     say = say or (lambda line: None)
-    model = onnx.load(os.fspath(model_path))
+    model = load_model(model_path)
     names = [o.name for o in model.graph.output]
     heads = dict(outputs) if outputs else {names[0]: 1.0}
     if set(heads) - set(names):
@@ -252,8 +252,11 @@ def record_golden(model_path, path, module=None, *, inputs=None, targets=None, b
     if module is None:
         trainable = list(trainable or declared_trainable(model) or [])
         if not trainable:
-            raise ValueError('which parameters are trained? give the module, or trainable=, or a file '
-                             'written by renaissance.export()')
+            raise ValueError('which parameters are trained? give the module (--module, --torchvision), or their names '
+                             '(trainable=, --trainable), or a file written by renaissance.export()')
+        unknown = sorted(set(trainable) - stored_names(model))
+        if unknown:
+            raise ValueError(f'to be trained, but no initializer of the file: {", ".join(unknown)}')
 
         def make_run(dtype):
             return GraphRun(model, trainable, dtype)
@@ -297,8 +300,9 @@ def record_golden(model_path, path, module=None, *, inputs=None, targets=None, b
         notes.append(f'batch with seed {tried} left out, {note}')
         say(notes[-1])
     else:
-        raise ValueError(f'in none of {attempts} batches was the answer independent of rounding; '
-                         'try a lower lr, a larger batch or another initialisation')
+        raise ValueError(f'in none of {attempts} batches was the answer independent of rounding: with lr={lr:g} '
+                         f'three steps amplify it; try {"1e-4 (lr=, --lr)" if lr > 1e-4 else "a lower one"}, a larger '
+                         'batch or another initialisation')
 
     tensors = {key: t.float() for key, t in golden.items()}
     for k, (feeds, target) in enumerate(batches):

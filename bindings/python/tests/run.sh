@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the helper's tests with RENAISSANCE_TEST_PYTHON, .venv or the first Python with PyTorch.
 set -euo pipefail
+if (($#)); then
+  echo "usage: bindings/python/tests/run.sh        (it takes no arguments)" >&2
+  exit 2
+fi
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 for python in "${RENAISSANCE_TEST_PYTHON:-}" "$root/.venv/bin/python" python3; do
   if [[ -n $python ]] && command -v "$python" >/dev/null && "$python" -c 'import torch, onnx, safetensors' 2>/dev/null; then

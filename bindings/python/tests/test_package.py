@@ -58,12 +58,69 @@ class ProgramTest(unittest.TestCase):
             self.assertRegex(out, r'52 parameters, 3 steps')
 
     def test_errors_are_one_line(self):
+        readme = os.path.join(PACKAGES, 'README.md')
+        out = os.path.join(tempfile.gettempdir(), 'renaissance-never-written')
+        net = ['--torchvision', 'resnet18', '--classes', '4']
         for arguments, message in (
-                (['export', '--torchvision', 'resnet99', '--out', 'x.onnx'], 'error: .*resnet99'),
-                (['golden', '/nowhere.onnx', '--out', 'x'], 'error: .*nowhere.onnx'),
-                (['export', '--module', 'nothing', '--out', 'x'], 'error: --module takes')):
+                (['export', '--torchvision', 'resnet99'], "no model 'resnet99'; did you mean resnet"),
+                (['export', '--torchvision', 'resnet18', '--weights', 'NOPE'], "no weights 'NOPE'; there are .*DEFAULT"),
+                (['export', *net, '--weights', 'DEFAULT'], 'num_classes'),
+                (['export', *net, '--channels', '1', '--size', '32'], 'with images of 1x32x32: .*channels'),
+                (['export', '--torchvision', 'alexnet', '--size', '8'], 'with images of 3x8x8: .*too small'),
+                (['export', *net, '--size', '32', '--opset', '99'], 'opset'),
+                (['export', '--module', 'nothing'], '--module takes'),
+                (['export', '--module', 'no_such_package:Net'], "no Python module 'no_such_package'"),
+                (['export', '--module', 'math:Net'], "'math' has no 'Net'"),
+                (['export', '--module', 'math:sqrt'], 'fails: TypeError'),
+                (['export', '--module', 'os:getcwd'], 'not a torch.nn.Module'),
+                (['export', '--module', 'os:getcwd', '--classes', '3'], '--classes is for --torchvision'),
+                (['golden', '/nowhere.onnx'], 'nowhere.onnx.* does not exist'),
+                (['golden', readme], 'README.md.* is no ONNX file'),
+                (['golden', PACKAGES], 'is no file'),
+                (['golden', os.devnull], 'is no file')):
+            with self.subTest(arguments):
+                with self.assertRaises(SystemExit) as caught, contextlib.redirect_stderr(io.StringIO()):
+                    self.run_program(*arguments, '--out', out)
+                self.assertRegex(str(caught.exception.code), rf'\Aerror: .*{message}')
+                self.assertNotIn('\n', str(caught.exception.code))
+                self.assertFalse(os.path.exists(out))
+
+    def test_a_place_that_cannot_be_written_is_refused_first(self):
+        for place, message in (('/no/such/folder/x', 'no folder /no/such/folder'), (tempfile.gettempdir(), 'a folder')):
             with self.assertRaisesRegex(SystemExit, message):
-                self.run_program(*arguments)
+                self.run_program('export', '--torchvision', 'resnet18', '--out', place)
+
+    def test_values_out_of_range_are_usage_errors(self):
+        for option, value in (('--lr', 'nan'), ('--lr', '0'), ('--lr', 'inf'), ('--momentum', '1'), ('--batch', '0'),
+                              ('--label-smoothing', '-1'), ('--outputs', 'a:x'), ('--outputs', ':1'), ('--outputs', 'a,a'),
+                              ('--seed', '-1'), ('--seed', 'x')):
+            errors = io.StringIO()
+            with self.assertRaises(SystemExit) as caught, contextlib.redirect_stderr(errors):
+                self.run_program('golden', 'm.onnx', '--out', 'g', f'{option}={value}')
+            self.assertEqual(caught.exception.code, 2)
+            self.assertIn(option, errors.getvalue())
+
+    def test_missing_packages_are_named(self):
+        code = ("import sys; sys.modules['torch'] = sys.modules['torchvision'] = None\n"
+                "from renaissance.__main__ import main; main(sys.argv[1:])")
+        for arguments in (['export', '--torchvision', 'resnet18', '--out', 'x'], ['golden', 'm.onnx', '--out', 'x']):
+            done = subprocess.run([sys.executable, '-c', code, *arguments], env={**os.environ, 'PYTHONPATH': PACKAGES},
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r'\Aerror: torch.* missing in .*: pip install torch')
+
+    def test_help_tells_every_default(self):
+        for command in ('export', 'golden'):
+            out = io.StringIO()
+            with self.assertRaises(SystemExit), contextlib.redirect_stdout(out):
+                program.main([command, '--help'])
+            text = ' '.join(out.getvalue().split())
+            for option in ('--channels N', '--size PIXELS', '--opset N', '--lr X', '--momentum X', '--weight-decay X',
+                           '--label-smoothing X', '--batch N', '--seed N'):
+                if f' {option} ' in text.split('options:')[-1]:
+                    described = text.split('options:')[-1].split(f' {option} ')[1].split(' --')[0]
+                    self.assertIn('default', described, f'{command} {option}')
+            self.assertIn('examples:', text)
 
 
 if __name__ == '__main__':
