@@ -9,8 +9,10 @@ usage() {
   cat <<'TEXT'
 usage: scripts/build.sh [PRESET] [CMAKE ARGUMENT...]
 
-  PRESET   release (the default), dev, cuda or tsan: see CMakePresets.json.
-           The result is build/PRESET/bin/renaissance and build/PRESET/lib/.
+  PRESET           release (the default), dev, tsan, or cuda: release with the
+                   CUDA module beside it. See CMakePresets.json.
+                   The result is build/PRESET/bin/renaissance and build/PRESET/lib/.
+  CMAKE ARGUMENT   -DNAME=VALUE, -UNAME or --fresh
 
 CMAKE_BUILD_PARALLEL_LEVEL sets the number of jobs; by default as many as cores
 and memory allow.
@@ -23,12 +25,19 @@ case ${1:-} in
     usage
     exit 0
     ;;
-  '' | -*) ;;
-  *)
+  release | dev | cuda | tsan)
     preset=$1
     shift
     ;;
+  '' | -*) ;;
+  *) refuse_usage "unknown preset '$1'" ;;
 esac
+for argument in "$@"; do
+  case $argument in
+    -D?* | -U?* | --fresh) ;;
+    *) refuse_usage "unknown argument '$argument'" ;;
+  esac
+done
 
 dependencies=()
 if [[ $preset == cuda ]]; then
@@ -40,9 +49,9 @@ build_preset "$preset" "$@"
 say "Built"
 program=build/$preset/bin/renaissance
 if [[ -x $root/$program ]]; then
-  note "$program --help          what it can do"
-  note "$program doctor          what it found on this machine"
-  note "scripts/quickstart.sh                        train a first model"
+  printf '    %-48s  %s\n' "$program --help" "what it can do" \
+    "$program doctor" "what it found on this machine" \
+    "scripts/quickstart.sh" "train a first model"
 fi
-note "ctest --test-dir build/$preset -j$(nproc)           run the tests"
-note "cmake --install build/$preset --prefix DIR   library, header and program into DIR"
+printf '    %-48s  %s\n' "ctest --test-dir build/$preset -j$(nproc)" "run the tests" \
+  "cmake --install build/$preset --prefix DIR" "program, library and header into DIR"

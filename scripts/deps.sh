@@ -43,10 +43,7 @@ for argument in "$@"; do
       usage
       exit 0
       ;;
-    *)
-      usage >&2
-      die "unknown argument $argument"
-      ;;
+    *) refuse_usage "unknown argument '$argument'" ;;
   esac
 done
 

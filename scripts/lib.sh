@@ -23,6 +23,13 @@ die() {
   exit 1
 }
 
+# refuse_usage TEXT: an argument that a script doesn't know; the script's usage() is shown
+refuse_usage() {
+  usage >&2
+  printf 'error: %s\n' "$*" >&2
+  exit 2
+}
+
 # How many compilers fit: one a core, each with 1.5 GB of memory.
 build_jobs() {
   local cores memory fit

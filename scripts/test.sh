@@ -11,9 +11,8 @@ usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--quick] [CTEST ARGUMENT...]
 
-  --quick   release only, without the slow tests
-
-Further arguments go to ctest, e.g. -R importer.
+  --quick          release only, without the slow tests
+  CTEST ARGUMENT   an option of ctest with its value, e.g. -R importer
 
   RENAISSANCE_TEST_PYTHON  a Python with PyTorch, torchvision, onnx, onnxscript,
                            onnxruntime and safetensors for the helper's tests;
@@ -36,6 +35,19 @@ case ${1:-} in
     shift
     ;;
 esac
+# ctest itself passes over what it doesn't know, and would run everything.
+previous=
+for argument in "$@"; do
+  case $argument in
+    -j[0-9]*) ;;
+    -*)
+      grep -qE -- "(^|[ ,])${argument%%=*}([ ,=]|\$)" <(ctest --help 2>/dev/null) ||
+        refuse_usage "unknown argument '$argument'"
+      ;;
+    *) [[ $previous == -* ]] || refuse_usage "unknown argument '$argument'" ;;
+  esac
+  previous=$argument
+done
 ctest_arguments=("$@")
 start=$SECONDS
 mkdir -p "$root/build"

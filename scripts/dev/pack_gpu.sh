@@ -26,7 +26,7 @@ while (($#)); do
     --build) build=$2 && shift ;;
     --output) output=$2 && shift ;;
     -h | --help) usage && exit 0 ;;
-    -*) usage >&2 && die "unknown argument $1" ;;
+    -*) refuse_usage "unknown argument '$1'" ;;
     *) programs+=("$1") ;;
   esac
   shift
