@@ -21,7 +21,6 @@ class CallbackSource final : public BatchSource {
     description_.width = o.width;
     description_.channels = o.channels;
     description_.image_type = o.image_type == REN_IMAGE_FLOAT32 ? DType::f32 : DType::u8;
-    description_.fingerprint = fmt::format("callback {} {}x{}x{}", o.samples, o.height, o.width, o.channels);
   }
 
   ~CallbackSource() override {
@@ -29,6 +28,12 @@ class CallbackSource final : public BatchSource {
   }
 
   const Description& description() const override { return description_; }
+  std::map<std::string, std::string> identity() const override {
+    const Description& d = description_;
+    return {{"kind", "callback"},
+            {"samples", std::to_string(d.samples)},
+            {"size", fmt::format("{}x{}x{} (height, width, channels)", d.height, d.width, d.channels)}};
+  }
   int64_t batches_per_epoch() const override {
     return (description_.samples + description_.batch - 1) / description_.batch;
   }

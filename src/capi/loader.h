@@ -17,6 +17,10 @@ class LoaderState final : public BatchSource {
       : source_(std::move(source)), labels_per_sample_(labels_per_sample) {}
 
   const Description& description() const override { return source_->description(); }
+  std::map<std::string, std::string> identity() const override { return source_->identity(); }
+  std::string sample_name(int64_t epoch, int64_t position) const override {
+    return source_->sample_name(epoch, position);
+  }
   void use_allocator(HostAllocator& allocator) override;
   int64_t batches_per_epoch() const override { return source_->batches_per_epoch(); }
   void start_epoch(int64_t epoch, int64_t first_batch) override;

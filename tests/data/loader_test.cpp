@@ -8,6 +8,7 @@
 
 #include "data/dataset.h"
 #include "data/support.h"
+#include "engine/base/file.h"
 #include "engine/base/memory.h"
 
 namespace ren::data::test {
@@ -125,8 +126,10 @@ TEST_F(LoaderTest, SameBytesFromAZip) {
     LoaderOptions o = training();
     o.threads = 5;
     EXPECT_EQ(epochs_of(zip.train(), o, 1), wanted);
-    EXPECT_EQ(make_loader(zip.train(), o)->description().fingerprint,
-              make_loader(split(), o)->description().fingerprint);
+    // what both know agrees, so a training may go on from the archive of a folder
+    auto archive = make_loader(zip.train(), o)->identity();
+    EXPECT_EQ(archive.erase("picture checksums"), 1u);
+    EXPECT_EQ(archive, make_loader(split(), o)->identity());
     std::filesystem::remove(path);
   }
 }
@@ -416,22 +419,71 @@ TEST_F(LoaderTest, MisuseIsNamed) {
   EXPECT_FALSE(loader->next(view));
 }
 
-TEST_F(LoaderTest, FingerprintTellsWhatMatters) {
-  const auto print = [&](auto change) {
+TEST_F(LoaderTest, IdentityTellsWhatMatters) {
+  using Identity = std::map<std::string, std::string>;
+  const auto identity = [&](auto change) {
     LoaderOptions o = training();
     change(o);
-    return make_loader(split(), o)->description().fingerprint;
+    return make_loader(split(), o)->identity();
   };
-  const std::string base = print([](LoaderOptions&) {});
-  EXPECT_EQ(base.size(), 16u);
-  EXPECT_EQ(print([](LoaderOptions& o) { o.threads = 5, o.prefetch = 1, o.cache_bytes = 0, o.batch = 3; }),
-            base);
-  EXPECT_NE(print([](LoaderOptions& o) { o.seed = 1; }), base);
-  EXPECT_NE(print([](LoaderOptions& o) { o.augmentation.flip = 0; }), base);
-  EXPECT_NE(print([](LoaderOptions& o) { o.width = 8; }), base);
+  const Identity base = identity([](LoaderOptions&) {});
+  // The names whose values are others.
+  const auto differing = [&](const Identity& other) {
+    std::vector<std::string> names;
+    EXPECT_EQ(other.size(), base.size());
+    for (const auto& [name, value] : base)
+      if (other.at(name) != value) names.push_back(name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(differing(identity(
+                [](LoaderOptions& o) { o.threads = 5, o.prefetch = 1, o.cache_bytes = 0, o.batch = 3; })),
+            Names{});
+  EXPECT_EQ(differing(identity([](LoaderOptions& o) { o.seed = 1; })), Names{"seed"});
+  EXPECT_EQ(differing(identity([](LoaderOptions& o) { o.shuffle = false; })), Names{"shuffle"});
+  EXPECT_EQ(differing(identity([](LoaderOptions& o) { o.last_batch = LastBatch::drop; })),
+            Names{"last batch"});
+  EXPECT_EQ(differing(identity([](LoaderOptions& o) { o.bad_files = BadFiles::skip; })), Names{"bad files"});
+  EXPECT_EQ(differing(identity([](LoaderOptions& o) { o.augmentation.flip = 0; })), Names{"augmentation"});
+  EXPECT_EQ(differing(identity([](LoaderOptions& o) { o.width = 8; })), Names{"size"});
+
+  // another picture of the same name, and one more
+  const std::string first = split().path(0);
+  const std::string old = read_file(first);
+  write_file(first, old + "x");
+  EXPECT_EQ(differing(make_loader(split(), training())->identity()), Names{"picture sizes in bytes"});
+  std::filesystem::remove(first);  // an open data set's file that is gone
+  EXPECT_EQ(differing(make_loader(split(), training())->identity()), Names{"picture sizes in bytes"});
+  write_file(first, old);
+  EXPECT_EQ(differing(make_loader(split(), training())->identity()), Names{});
   folder_.write("a/more.jpg", jpeg_of(9, 9, 1));
   const Dataset more = open_dataset(folder_.path());
-  EXPECT_NE(make_loader(more.train(), training())->description().fingerprint, base);
+  EXPECT_EQ(differing(make_loader(more.train(), training())->identity()),
+            (Names{"picture names and labels", "picture sizes in bytes"}));
+}
+
+TEST_F(LoaderTest, ArchivesTellAnotherContentOfTheSameSize) {
+  std::vector<std::map<std::string, std::string>> found;
+  for (const char last : {'a', 'b'}) {
+    auto files = small_set();
+    files.begin()->second.back() = last;
+    const std::string path = folder_.path("set.zip");
+    write_zip(path, files, true);
+    found.push_back(make_loader(open_dataset(path).train(), training())->identity());
+    std::filesystem::remove(path);
+  }
+  EXPECT_NE(found[0].at("picture checksums"), found[1].at("picture checksums"));
+  EXPECT_EQ(found[0].at("picture sizes in bytes"), found[1].at("picture sizes in bytes"));
+}
+
+TEST_F(LoaderTest, SamplesHaveNames) {
+  LoaderOptions o = training();
+  o.shuffle = false;
+  EXPECT_EQ(make_loader(split(), o)->sample_name(3, 2), split().path(2));
+  EXPECT_EQ(make_loader(split(), o)->sample_name(3, 1 << 20), "");
+  o.shuffle = true;
+  const auto order = epoch_order(split().size(), true, o.seed, 3);
+  EXPECT_EQ(make_loader(split(), o)->sample_name(3, 2), split().path(order[2]));
 }
 
 // --- bad files ---------------------------------------------------------------------

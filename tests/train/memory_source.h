@@ -21,7 +21,6 @@ class MemorySource final : public BatchSource {
     d_.height = d_.width = size;
     d_.channels = channels;
     d_.image_type = DType::f32;
-    d_.fingerprint = "memory";
     const int64_t pixels = size * size * channels;
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
@@ -34,6 +33,11 @@ class MemorySource final : public BatchSource {
   }
 
   const Description& description() const override { return d_; }
+  std::map<std::string, std::string> identity() const override { return identity_; }
+  std::map<std::string, std::string> identity_ = {{"kind", "memory"}};
+  std::string sample_name(int64_t, int64_t position) const override {
+    return "sample " + std::to_string(position);
+  }
   void use_allocator(HostAllocator&) override {}
   int64_t batches_per_epoch() const override { return (d_.samples + d_.batch - 1) / d_.batch; }
   void start_epoch(int64_t epoch, int64_t first_batch) override {
@@ -62,6 +66,9 @@ class MemorySource final : public BatchSource {
     return true;
   }
   void request_stop() noexcept override {}
+  void set_pixel(int64_t sample, float value) {
+    images_[size_t(sample * d_.height * d_.width * d_.channels)] = value;
+  }
 
  private:
   Description d_;

@@ -5,10 +5,13 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "../compile/small_models.h"
 #include "engine/base/file.h"
+#include "engine/base/safetensors.h"
 #include "engine/base/status.h"
+#include "engine/ops/batch_norm/batch_norm.h"
 #include "memory_source.h"
 
 namespace ren {
@@ -113,24 +116,244 @@ TEST_F(TrainerTest, ResumesBitForBitFromTheMiddleOfAnEpoch) {
   }
 }
 
-TEST_F(TrainerTest, RefusesACheckpointOfAnotherTraining) {
+// The error of loading a checkpoint, or "" when it is taken.
+std::string refusal(Trainer& trainer, const std::string& path, const BatchSource* data = nullptr) {
+  try {
+    trainer.load_checkpoint(path, data);
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST_F(TrainerTest, ACheckpointIsRefusedForEachOptionThatDiffers) {
+  const auto base = [] {
+    TrainerOptions o = options(Precision::fp16);
+    o.spec.input.mean = {0.5f, 0.25f, 0.125f};
+    o.spec.input.scale = {4.0f, 4.0f, 4.0f};
+    o.spec.optimizer.ema = true;
+    return o;
+  };
+  Trainer a(small_model(), base());
+  a.save_checkpoint(path("a"));
+  using Change = std::function<void(TrainerOptions&)>;
+  const std::pair<const char*, Change> changes[] = {
+      {"precision: is bf16 now, the checkpoint has fp16",
+       [](TrainerOptions& o) { o.spec.precision = Precision::bf16; }},
+      {"batch: is 4 now, the checkpoint has 8", [](TrainerOptions& o) { o.batch = 4; }},
+      {"image_type: is u8 now, the checkpoint has f32",  // the same normalisation, in other units
+       [](TrainerOptions& o) {
+         o.spec.input.image_type = DType::u8;
+         for (float& m : o.spec.input.mean) m *= 255.0f;
+         for (float& s : o.spec.input.scale) s /= 255.0f;
+       }},
+      {"mean: is 0.5,0.25,0.5 now, the checkpoint has 0.5,0.25,0.125",
+       [](TrainerOptions& o) { o.spec.input.mean[2] = 0.5f; }},
+      {"std: is 0.25,0.5,0.25 now, the checkpoint has 0.25,0.25,0.25",
+       [](TrainerOptions& o) { o.spec.input.scale[1] = 2.0f; }},
+      {"losses:",
+       [](TrainerOptions& o) {
+         o.spec.loss.outputs = {{"logits", 0.5f}};
+       }},
+      {"label_smoothing: is 0.5 now, the checkpoint has 0",
+       [](TrainerOptions& o) { o.spec.loss.label_smoothing = 0.5f; }},
+      {"ignore_index: is 3 now", [](TrainerOptions& o) { o.spec.loss.ignore_index = 3; }},
+      {"optimizer: is lars now, the checkpoint has sgd",
+       [](TrainerOptions& o) { o.spec.optimizer.kind = OptimizerKind::lars; }},
+      {"nesterov: is no now, the checkpoint has yes",
+       [](TrainerOptions& o) { o.spec.optimizer.nesterov = false; }},
+      {"learning_rate: is 0.01 now, the checkpoint has 0.05",
+       [](TrainerOptions& o) { o.learning_rate = 0.01; }},
+      {"momentum: is 0.8 now", [](TrainerOptions& o) { o.momentum = 0.8; }},
+      {"weight_decay: is 0.1 now", [](TrainerOptions& o) { o.weight_decay = 0.1; }},
+      {"trust_coefficient: is 0.1 now", [](TrainerOptions& o) { o.trust_coefficient = 0.1; }},
+      {"schedule: is step now, the checkpoint has cosine",
+       [](TrainerOptions& o) { o.schedule = ScheduleKind::step; }},
+      {"warmup_epochs: is 1 now", [](TrainerOptions& o) { o.warmup_epochs = 1; }},
+      {"final_learning_rate: is 0.001 now", [](TrainerOptions& o) { o.final_rate = 0.001; }},
+      {"step_epochs: is 2 now", [](TrainerOptions& o) { o.step_epochs = 2; }},
+      {"gamma: is 0.5 now", [](TrainerOptions& o) { o.gamma = 0.5; }},
+      {"epochs: is 4 now, the checkpoint has 3", [](TrainerOptions& o) { o.epochs = 4; }},
+      {"seed: is 9 now, the checkpoint has 4", [](TrainerOptions& o) { o.seed = 9; }},
+      {"ema_decay: is none now, the checkpoint has 0.999",
+       [](TrainerOptions& o) { o.spec.optimizer.ema = false; }},
+      {"ema_decay: is 0.9 now, the checkpoint has 0.999", [](TrainerOptions& o) { o.ema_decay = 0.9; }},
+      {"loss_scale: is 4 (times 2 each 2000 steps",
+       [](TrainerOptions& o) { o.spec.loss_scale.initial = 4; }}};
+  for (const auto& [text, change] : changes) {
+    TrainerOptions o = base();
+    change(o);
+    Trainer b(small_model(), o);
+    const std::string refused = refusal(b, path("a"));
+    EXPECT_NE(refused.find(text), std::string::npos) << text << "\n" << refused;
+    EXPECT_EQ(std::count(refused.begin(), refused.end(), '\n'), 1) << refused;  // nothing else differs
+  }
+  // All at once, and what may change.
+  TrainerOptions o = base();
+  o.learning_rate = 0.01;
+  o.seed = 9;
+  o.evaluation_batch = 5;
+  o.other_batches = {3};
+  o.max_skipped_in_a_row = 7;
+  Trainer b(small_model(), o);
+  const std::string refused = refusal(b, path("a"));
+  EXPECT_NE(refused.find("learning_rate"), std::string::npos);
+  EXPECT_NE(refused.find("seed"), std::string::npos);
+  EXPECT_EQ(std::count(refused.begin(), refused.end(), '\n'), 2) << refused;
+  o.learning_rate = base().learning_rate;
+  o.seed = base().seed;
+  Trainer c(small_model(), o);
+  EXPECT_EQ(refusal(c, path("a")), "");
+}
+
+TEST_F(TrainerTest, ACheckpointIsRefusedForAnotherModel) {
   Trainer a(small_model(), options());
   a.save_checkpoint(path("a"));
-  TrainerOptions other = options();
-  other.learning_rate = 0.01;
-  other.seed = 9;
-  Trainer b(small_model(), other);
+  const auto refused_for = [&](const std::function<void(Graph&)>& change) {
+    ModelState model = small_model();
+    change(model.graph);
+    Trainer b(std::move(model), options());
+    return refusal(b, path("a"));
+  };
+  EXPECT_EQ(refused_for([](Graph&) {}), "");
+  EXPECT_EQ(refused_for([](Graph& g) { g.nodes[0].name = "another name"; }), "");
+  std::string text = refused_for([](Graph& g) {
+    for (Node& node : g.nodes) {
+      if (node.op != Op::batch_norm) continue;
+      auto attributes = std::make_shared<BatchNormAttributes>(node.as<BatchNormAttributes>());
+      attributes->keep = 0.5f;
+      node.attributes = attributes;
+      node.name = "the norm";
+      break;
+    }
+  });
+  EXPECT_NE(text.find("node 'the norm'"), std::string::npos) << text;
+  EXPECT_NE(text.find("keep=0.5"), std::string::npos) << text;
+  EXPECT_NE(text.find("keep=0.9"), std::string::npos) << text;
+  text = refused_for([](Graph& g) { g.parameters[1].trainable = false; });
+  EXPECT_NE(text.find("frozen now, trained"), std::string::npos) << text;
+  EXPECT_NE(text.find(small_model().graph.parameters[1].name), std::string::npos) << text;
+  text = refused_for([](Graph& g) {
+    for (Parameter& p : g.parameters) p.weight_decay_multiplier = 0.0f;
+  });
+  EXPECT_NE(text.find("weight decay times 0"), std::string::npos) << text;
+  EXPECT_NE(text.find("more"), std::string::npos) << text;  // not a line for each
+}
+
+TEST_F(TrainerTest, ACheckpointIsRefusedForOtherData) {
+  test::MemorySource training(100, 8, 6, 3), other(100, 8, 6, 3);
+  training.identity_ = {{"kind", "memory"}, {"seed", "1"}, {"names", "5 (abc)"}};
+  other.identity_ = {{"kind", "memory"}, {"seed", "2"}, {"names", "5 (def)"}, {"checksums", "1"}};
+  FitOptions fit;
+  fit.training = &training;
+  fit.checkpoint_path = path("a");
+  Trainer a(small_model(), options());
+  a.fit(fit);
+  Trainer b(small_model(), options());
+  const std::string text = refusal(b, path("a"), &other);
+  EXPECT_NE(text.find("data: seed: is 2 now, the checkpoint has 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("data: names: is 5 (def) now, the checkpoint has 5 (abc)"), std::string::npos) << text;
+  EXPECT_EQ(text.find("checksums"), std::string::npos) << text;
+  EXPECT_EQ(b.steps_done(), 0);
+  EXPECT_EQ(refusal(b, path("a"), &training), "");
+  fit.training = &other;
+  EXPECT_THROW(b.fit(fit), Error);  // where the data was not known before
+}
+
+TEST_F(TrainerTest, DamagedAndForeignCheckpointsAreRefused) {
+  Trainer a(small_model(), options());
+  a.save_checkpoint(path("a"));
+  const std::string good = read_file(path("a"));
+  Trainer b(small_model(), options());
+  const auto before = weights(b);
+  // A bit here and there; base/ tries each one of a small file.
+  for (size_t bit = 0; bit < good.size() * 8; bit += 1009) {
+    std::string bad = good;
+    bad[bit / 8] = char(bad[bit / 8] ^ (1 << bit % 8));
+    write_file(path("bad"), bad);
+    const std::string text = refusal(b, path("bad"));
+    EXPECT_NE(text.find(path("bad")), std::string::npos) << bit << ": " << text;
+  }
+  for (const size_t cut : {size_t{0}, size_t{7}, size_t{100}, good.size() - 1}) {
+    write_file(path("bad"), good.substr(0, cut));
+    EXPECT_NE(refusal(b, path("bad")), "") << cut;
+  }
+  write_file(path("bad"), good + "x");
+  EXPECT_NE(refusal(b, path("bad")), "");
+  write_file(path("bad"), "not a checkpoint");
+  EXPECT_NE(refusal(b, path("bad")), "");
+  EXPECT_NE(refusal(b, path("missing")), "");
+  write_safetensors(path("bad"), {}, {{"format", "renaissance-checkpoint-1"}});
+  EXPECT_NE(refusal(b, path("bad")).find("format 1"), std::string::npos);
+  write_safetensors(path("bad"), {}, {{"format", "renaissance-golden-1"}});
+  EXPECT_NE(refusal(b, path("bad")).find("no checkpoint"), std::string::npos);
+  EXPECT_EQ(weights(b), before);
+  EXPECT_EQ(refusal(b, path("a")), "");
+}
+
+TEST_F(TrainerTest, ACheckpointThatCannotBeWrittenDoesNotEndTraining) {
+  test::MemorySource training(100, 8, 6, 3);
+  FitOptions fit;
+  fit.training = &training;
+  Trainer whole(small_model(), options());
+  whole.fit(fit);
+
+  fs::create_directory(path("place"));
+  fit.checkpoint_path = path("place/c");
+  fit.checkpoint_every_steps = 5;
+  int64_t written = 0, failed = 0;
+  fit.observer = [&](const FitProgress& p) {
+    written += p.phase == FitPhase::checkpoint_written;
+    if (p.phase == FitPhase::checkpoint_written) fs::remove_all(path("place"));
+    if (p.phase == FitPhase::checkpoint_failed) {
+      EXPECT_EQ(p.failed_checkpoints, ++failed);
+      EXPECT_NE(p.message.find(path("place/c")), std::string::npos) << p.message;
+      if (failed == 2) fs::create_directory(path("place"));  // it comes back
+    }
+    return true;
+  };
+  Trainer trainer(small_model(), options());
+  const FitProgress end = trainer.fit(fit);
+  EXPECT_EQ(end.failed_checkpoints, failed);
+  EXPECT_GE(failed, 3);
+  EXPECT_EQ(written, 2);
+  EXPECT_EQ(weights(whole), weights(trainer));
+
+  // A stop that can't keep its state says so.
+  fs::create_directories(path("place"));
+  fit.observer = [&](const FitProgress& p) {
+    fs::remove_all(path("place"));
+    return p.step < 3;
+  };
+  fit.checkpoint_every_steps = 0;
+  Trainer stopped(small_model(), options());
   try {
-    b.load_checkpoint(path("a"));
+    stopped.fit(fit);
     FAIL();
   } catch (const Error& e) {
-    const std::string text = e.what();
-    EXPECT_NE(text.find("learning_rate"), std::string::npos) << text;
-    EXPECT_NE(text.find("seed"), std::string::npos) << text;
+    EXPECT_EQ(e.code(), StatusCode::io);
+    EXPECT_NE(std::string(e.what()).find("not written"), std::string::npos) << e.what();
   }
-  write_file(path("junk"), "not a checkpoint");
-  EXPECT_THROW(b.load_checkpoint(path("junk")), Error);
-  EXPECT_THROW(b.load_checkpoint(path("missing")), Error);
+  // A place that is wrong from the beginning is told before the first step.
+  fit.observer = {};
+  Trainer early(small_model(), options());
+  EXPECT_THROW(early.fit(fit), Error);
+  EXPECT_EQ(early.steps_done(), 0);
+}
+
+TEST_F(TrainerTest, AnOutputThatIsNotFiniteNamesItsSample) {
+  Trainer trainer(small_model(), options());
+  test::MemorySource data(60, 8, 6, 3, false);
+  EXPECT_NO_THROW(trainer.evaluate(data));
+  data.set_pixel(37, std::numeric_limits<float>::infinity());
+  data.set_pixel(45, std::numeric_limits<float>::infinity());
+  try {
+    trainer.evaluate(data);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), StatusCode::numerical);
+    EXPECT_NE(std::string(e.what()).find("'sample 37'"), std::string::npos) << e.what();
+  }
 }
 
 TEST_F(TrainerTest, RefusesLabelsAndBatchesThatDoNotFit) {

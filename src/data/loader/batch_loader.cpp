@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader/batch_loader.h"
 
-#include "data/loader/fingerprint.h"
+#include "data/loader/identity.h"
 #include "engine/base/memory.h"
 #include "engine/base/status.h"
 #include "engine/base/threads.h"
@@ -18,11 +18,11 @@ void check(bool good, const char* field, const char* rule) {
 void validate(const Split& split, const LoaderOptions& o) {
   check(split.store != nullptr && !split.files.empty(), "split", "one with pictures");
   check(split.labels.size() == split.files.size(), "split", "one with a label for each picture");
-  check(o.batch >= 1 && o.batch <= (int64_t{1} << 20), "batch", "1 to 1048576");
-  check(o.height >= 1 && o.height <= 65535, "height", "1 to 65535");
-  check(o.width >= 1 && o.width <= 65535, "width", "1 to 65535");
+  check(o.batch >= 1 && o.batch <= kMostBatch, "batch", "1 to 16777216");
+  check(o.height >= 1 && o.height <= kMostSide, "height", "1 to 65535");
+  check(o.width >= 1 && o.width <= kMostSide, "width", "1 to 65535");
   check(o.channels == 1 || o.channels == 3, "channels", "1 (gray) or 3 (RGB)");
-  check(o.threads >= 0 && o.threads <= 1024, "threads", "0 (one a processor) to 1024");
+  check(o.threads >= 0 && o.threads <= kMostLoaderThreads, "threads", "0 (one a processor) to 1024");
   check(o.prefetch >= 1 && o.prefetch <= 1024, "prefetch", "1 to 1024");
   check(o.cache_bytes >= 0, "cache_bytes", "0 (none) or more");
   check(o.ranks >= 1 && o.ranks <= 65536, "ranks", "1 or more");
@@ -66,7 +66,17 @@ void BatchLoader::describe() {
   description_.channels = o.channels;
   description_.image_type = DType::u8;
   description_.classes = samples_.split.classes;
-  description_.fingerprint = fingerprint(samples_.split, o);
+}
+
+std::map<std::string, std::string> BatchLoader::identity() const {
+  return data::identity(samples_.split, samples_.options);
+}
+
+std::string BatchLoader::sample_name(int64_t epoch, int64_t position) const {
+  const Split& split = samples_.split;
+  if (position < 0 || position >= split.size()) return {};
+  if (!samples_.options.shuffle) return split.path(position);
+  return split.path(epoch_order(split.size(), true, samples_.options.seed, epoch)[size_t(position)]);
 }
 
 void BatchLoader::use_allocator(HostAllocator& allocator) {

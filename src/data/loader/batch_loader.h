@@ -26,6 +26,8 @@ class BatchLoader final : public Loader {
   ~BatchLoader() override;
 
   const Description& description() const override { return description_; }
+  std::map<std::string, std::string> identity() const override;
+  std::string sample_name(int64_t epoch, int64_t position) const override;
   void use_allocator(HostAllocator& allocator) override;
   int64_t batches_per_epoch() const override { return batches_; }
   void start_epoch(int64_t epoch, int64_t first_batch) override;

@@ -8,6 +8,13 @@
 
 namespace ren::data {
 
+// What can be told about a file's content without reading it.
+struct FileFacts {
+  int64_t size = -1;  // -1: it is gone or can't be looked at
+  bool has_crc = false;
+  uint32_t crc = 0;  // CRC-32 of the content, which archives keep
+};
+
 // The files below a folder or inside an archive, listed once, sorted by the bytes of their
 // paths ('/' between folders, UTF-8). Hidden names (a leading dot) and __MACOSX are left out.
 class FileStore {
@@ -18,6 +25,9 @@ class FileStore {
   int64_t size() const { return int64_t(paths_.size()); }
   const std::string& path(int64_t file) const { return paths_[size_t(file)]; }  // below the root
   const std::vector<std::string>& folders() const { return folders_; }          // sorted, below the root
+
+  // Callable from several threads at once; does not throw.
+  virtual FileFacts facts(int64_t file) const = 0;
 
   // For messages: what a user would type to find the file.
   virtual std::string full_path(int64_t file) const = 0;

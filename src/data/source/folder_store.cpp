@@ -59,6 +59,13 @@ void read_regular(const std::string& path, size_t limit, std::string& bytes) {
   bytes.resize(filled);
 }
 
+FileFacts facts_of(const std::string& path) {
+  struct stat info {};
+  FileFacts facts;
+  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) facts.size = int64_t(info.st_size);
+  return facts;
+}
+
 enum class EntryKind { file, folder, other };
 
 EntryKind kind_of(int folder, const dirent& entry) {
@@ -85,6 +92,7 @@ class FolderStore final : public FileStore {
   }
 
   std::string full_path(int64_t file) const override { return root_ + '/' + path(file); }
+  FileFacts facts(int64_t file) const override { return facts_of(full_path(file)); }
   void read(int64_t file, std::string& bytes) const override {
     read_regular(full_path(file), size_t(kLargestFile), bytes);
   }
@@ -142,6 +150,7 @@ class SingleFileStore final : public FileStore {
     paths_.push_back(slash == std::string::npos ? path : path.substr(slash + 1));
   }
   std::string full_path(int64_t) const override { return uri_; }
+  FileFacts facts(int64_t) const override { return facts_of(uri_); }
   void read(int64_t, std::string& bytes) const override { read_regular(uri_, size_t(kLargestFile), bytes); }
   std::string read_head(int64_t, size_t limit) const override {
     std::string head;

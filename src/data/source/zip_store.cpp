@@ -74,6 +74,7 @@ class ZipStore final : public FileStore {
   }
 
   std::string full_path(int64_t file) const override { return uri_ + '/' + path(file); }
+  FileFacts facts(int64_t file) const override { return facts_[size_t(file)]; }
 
   void read(int64_t file, std::string& bytes) const override { read_entry(file, kLargestEntry, bytes); }
 
@@ -131,6 +132,7 @@ class ZipStore final : public FileStore {
     struct Entry {
       std::string path;
       zip_uint64_t index;
+      FileFacts facts;
     };
     std::vector<Entry> entries;
     std::set<std::string> folders;
@@ -158,7 +160,7 @@ class ZipStore final : public FileStore {
       add_parents(is_folder ? path + '/' : path, last_parent, folders);
       if (is_folder) continue;
       check_readable(info, problems);
-      entries.push_back({std::move(path), zip_uint64_t(i)});
+      entries.push_back({std::move(path), zip_uint64_t(i), facts_of(info)});
     }
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.path < b.path; });
     for (size_t i = 1; i < entries.size(); ++i)
@@ -168,9 +170,11 @@ class ZipStore final : public FileStore {
     problems.throw_if_any(StatusCode::invalid_data, fmt::format("the archive '{}' can't be used", uri_));
     paths_.reserve(entries.size());
     indices_.reserve(entries.size());
+    facts_.reserve(entries.size());
     for (Entry& entry : entries) {
       paths_.push_back(std::move(entry.path));
       indices_.push_back(entry.index);
+      facts_.push_back(entry.facts);
     }
     folders_.assign(folders.begin(), folders.end());
   }
@@ -183,6 +187,14 @@ class ZipStore final : public FileStore {
     last_parent = path.substr(0, slash);
     for (size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1))
       folders.insert(path.substr(0, end));
+  }
+
+  static FileFacts facts_of(const zip_stat_t& info) {
+    FileFacts facts;
+    if ((info.valid & ZIP_STAT_SIZE) != 0) facts.size = int64_t(info.size);
+    facts.has_crc = (info.valid & ZIP_STAT_CRC) != 0;
+    if (facts.has_crc) facts.crc = info.crc;
+    return facts;
   }
 
   static void check_readable(const zip_stat_t& info, Problems& problems) {
@@ -226,6 +238,7 @@ class ZipStore final : public FileStore {
   }
 
   std::vector<zip_uint64_t> indices_;  // of the files, in the archive
+  std::vector<FileFacts> facts_;
   mutable std::mutex mutex_;
   mutable std::condition_variable available_;
   mutable std::vector<ZipHandle> free_;

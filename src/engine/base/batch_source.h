@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,11 @@ class HostAllocator {
 };
 
 HostAllocator& default_host_allocator();
+
+// What sources and trainers take at most, wherever it is said.
+constexpr int64_t kMostBatch = int64_t{1} << 24;  // samples a batch
+constexpr int64_t kMostSide = 65535;              // pixels of a picture's side; channels, too
+constexpr int kMostLoaderThreads = 1024;
 
 // One batch as the trainer takes it: images NHWC without padding, labels as
 // class indices. Valid until the second call of BatchSource::next after the one
@@ -41,11 +47,21 @@ class BatchSource {
     int64_t height = 0, width = 0, channels = 0;
     DType image_type = DType::u8;
     std::vector<std::string> classes;  // sorted by bytes; empty when the labels have no names
-    std::string fingerprint;           // changes when the samples, their order or their treatment change
   };
 
   virtual ~BatchSource() = default;
   virtual const Description& description() const = 0;
+
+  // Everything that the stream's content depends on, by name, as text for people: what the samples are, their
+  // order, their treatment; not what only decides how fast it comes. Two sources that agree in all names
+  // that both have give the same stream. May read the file system (sizes of files).
+  virtual std::map<std::string, std::string> identity() const = 0;
+
+  // How a user finds the sample at a position of an epoch's order, e.g. its path; may be empty.
+  virtual std::string sample_name(int64_t epoch, int64_t position) const {
+    (void)epoch, (void)position;
+    return {};
+  }
 
   // Where slots are taken from; called once, before the first epoch.
   virtual void use_allocator(HostAllocator& allocator) = 0;

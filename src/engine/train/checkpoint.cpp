@@ -1,45 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+// The file of docs/checkpoints.md.
 #include <charconv>
 #include <cstring>
 
+#include "engine/base/file.h"
 #include "engine/base/safetensors.h"
 #include "engine/base/status.h"
+#include "engine/train/facts.h"
 #include "engine/train/trainer.h"
 
 namespace ren {
 namespace {
 
-constexpr const char* kFormat = "renaissance-checkpoint-1";
+constexpr std::string_view kFormat = "renaissance-checkpoint-";
+constexpr int kVersion = 2;
 constexpr Region kFamilies[] = {Region::W, Region::M, Region::V, Region::E};
 constexpr Scalar kStateScalars[] = {Scalar::loss_scale, Scalar::growth_tracker, Scalar::skipped_steps,
                                     Scalar::skipped_in_a_row};
+constexpr size_t kMissingShown = 10;
 
 std::string number(double v) { return fmt::format("{:.17g}", v); }
 
-// What must be the same for a training to go on as if it had not stopped.
-std::map<std::string, std::string> settings(const TrainerOptions& o) {
-  std::map<std::string, std::string> s = {
-      {"precision", name_of(o.spec.precision)},
-      {"batch", std::to_string(o.batch)},
-      {"optimizer", o.spec.optimizer.kind == OptimizerKind::lars ? "lars" : "sgd"},
-      {"nesterov", o.spec.optimizer.nesterov ? "true" : "false"},
-      {"learning_rate", number(o.learning_rate)},
-      {"momentum", number(o.momentum)},
-      {"weight_decay", number(o.weight_decay)},
-      {"label_smoothing", number(o.spec.loss.label_smoothing)},
-      {"schedule", std::to_string(int(o.schedule))},
-      {"warmup_epochs", number(o.warmup_epochs)},
-      {"final_rate", number(o.final_rate)},
-      {"step_epochs", number(o.step_epochs)},
-      {"gamma", number(o.gamma)},
-      {"epochs", std::to_string(o.epochs)},
-      {"seed", std::to_string(o.seed)},
-      {"ema", o.spec.optimizer.ema ? number(o.ema_decay) : "none"}};
-  return s;
-}
-
 std::string slot_name(Region family, size_t index, const std::string& name) {
-  return fmt::format("{}/{}/{}", name_of(family), index, name);
+  return fmt::format("{}/{}/{}", name_of(family), index, printable(name));
 }
 
 template <typename T>
@@ -53,7 +36,66 @@ T parse(const SafeTensorsFile& file, const std::string& path, const std::string&
   return value;
 }
 
+void put_facts(std::map<std::string, std::string>& metadata, const std::string& prefix, const Facts& facts) {
+  for (const auto& [name, value] : facts) metadata[prefix + name] = value;
+}
+
+Facts facts_below(const SafeTensorsFile& file, const std::string& prefix) {
+  Facts facts;
+  for (const auto& [key, value] : file.metadata())
+    if (key.starts_with(prefix)) facts[key.substr(prefix.size())] = value;
+  return facts;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+// The file's text in one line.
+std::string joined(const std::vector<std::string>& lines) {
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+void check_format(const SafeTensorsFile& file, const std::string& path) {
+  const std::string format = file.metadata_or("format", "");
+  int version = 0;
+  if (format.starts_with(kFormat)) {
+    const char* const last = format.data() + format.size();
+    const auto [end, error] = std::from_chars(format.data() + kFormat.size(), last, version);
+    if (error != std::errc() || end != last) version = 0;
+  }
+  if (version < 1)
+    fail(StatusCode::invalid_data, "'{}' is no checkpoint (format '{}')", path,
+         format.empty() ? "none" : format);
+  if (version != kVersion)
+    fail(
+        StatusCode::invalid_data,
+        "'{}' is a checkpoint of format {}, this version reads format {} only: finish that training with the "
+        "version that began it, or begin anew",
+        path, version, kVersion);
+  if (!file.metadata_or("checksum", "").starts_with("crc32:"))
+    fail(StatusCode::invalid_data, "'{}' is damaged: it has lost its checksum", path);
+}
+
 }  // namespace
+
+uint64_t Trainer::checkpoint_bytes() const {
+  const Graph& graph = model_.graph;
+  const Role role = engine_->variants()[0].role;
+  uint64_t values = 0;
+  for (const Region family : kFamilies) {
+    if (engine_->plan().region(family, role).bytes == 0) continue;
+    for (const Parameter& p : graph.parameters) values += uint64_t(p.shape.elements());
+  }
+  for (const Buffer& b : graph.buffers) values += uint64_t(graph.at(b.value).shape.elements());
+  return values * sizeof(float);
+}
 
 void Trainer::save_checkpoint(const std::string& path) const {
   std::map<std::string, std::vector<float>> values;
@@ -78,12 +120,14 @@ void Trainer::save_checkpoint(const std::string& path) const {
         "F32", shapes[name],
         std::string_view(reinterpret_cast<const char*>(content.data()), content.size() * sizeof(float))};
   std::map<std::string, std::string> metadata;
-  metadata["format"] = kFormat;
-  for (const auto& [key, value] : settings(options_)) metadata["setting." + key] = value;
+  metadata["format"] = fmt::format("{}{}", kFormat, kVersion);
+  put_facts(metadata, "option.", training_facts(options_, graph));
+  put_facts(metadata, "parameter.", parameter_facts(graph));
+  put_facts(metadata, "data.", data_);
+  metadata["model"] = joined(node_facts(graph));
   metadata["epoch"] = std::to_string(position_.epoch);
   metadata["batch_in_epoch"] = std::to_string(position_.batch);
   metadata["global_step"] = std::to_string(position_.global_step);
-  metadata["data"] = data_fingerprint_;
   metadata["epoch.loss"] = number(epoch_so_far_.loss);
   metadata["epoch.top1"] = number(epoch_so_far_.top1);
   metadata["epoch.top5"] = number(epoch_so_far_.top5);
@@ -92,20 +136,20 @@ void Trainer::save_checkpoint(const std::string& path) const {
   metadata["epoch.skipped"] = std::to_string(epoch_so_far_.skipped);
   for (const Scalar s : kStateScalars)
     metadata[fmt::format("scalar.{}", kScalars[size_t(s)].name)] = number(engine_->read_scalar(s));
-  write_safetensors(path, tensors, metadata);
+  write_safetensors(path, tensors, std::move(metadata), true);
 }
 
-void Trainer::load_checkpoint(const std::string& path) {
+void Trainer::load_checkpoint(const std::string& path, const BatchSource* training) {
   const SafeTensorsFile file = SafeTensorsFile::read(path);
-  if (file.metadata_or("format", "") != kFormat)
-    fail(StatusCode::invalid_data, "'{}' is not a checkpoint of this engine (format '{}')", path,
-         file.metadata_or("format", "none"));
-  Problems problems;
-  for (const auto& [key, value] : settings(options_)) {
-    const std::string saved = file.metadata_or("setting." + key, "");
-    if (saved != value) problems.add(key, fmt::format("is {} now, the checkpoint has {}", value, saved));
-  }
+  check_format(file, path);
   const Graph& graph = model_.graph;
+  Problems problems;
+  compare_options(training_facts(options_, graph), facts_below(file, "option."), problems);
+  compare_parameters(parameter_facts(graph), facts_below(file, "parameter."), problems);
+  compare_nodes(graph, lines_of(file.metadata_or("model", "")), problems);
+  const Facts data = facts_below(file, "data.");
+  if (training != nullptr) compare_data(training->identity(), data, problems);
+
   const Role role = engine_->variants()[0].role;
   struct Item {
     Region family;
@@ -113,15 +157,18 @@ void Trainer::load_checkpoint(const std::string& path) {
     const SafeTensor* tensor;
   };
   std::vector<Item> items;
+  size_t missing = 0;
   const auto want = [&](Region family, size_t index, const std::string& name, int64_t elements) {
     const SafeTensor* t = file.find(slot_name(family, index, name));
-    if (t == nullptr) {
+    if (t != nullptr && t->dtype == "F32" && t->elements() == elements) {
+      items.push_back({family, int32_t(index), t});
+    } else if (++missing > kMissingShown) {
+      return;
+    } else if (t == nullptr) {
       problems.add(name, fmt::format("is missing in the checkpoint ({})", content_of(family)));
-    } else if (t->dtype != "F32" || t->elements() != elements) {
+    } else {
       problems.add(name, fmt::format("has {} elements of {} in the checkpoint, not {} of F32", t->elements(),
                                      t->dtype, elements));
-    } else {
-      items.push_back({family, int32_t(index), t});
     }
   };
   for (const Region family : kFamilies) {
@@ -131,6 +178,8 @@ void Trainer::load_checkpoint(const std::string& path) {
   }
   for (size_t b = 0; b < graph.buffers.size(); ++b)
     want(Region::B, b, graph.buffers[b].name, graph.at(graph.buffers[b].value).shape.elements());
+  if (missing > kMissingShown)
+    problems.add("the checkpoint", fmt::format("lacks {} more tensors", missing - kMissingShown));
   problems.throw_if_any(StatusCode::invalid_argument, fmt::format("'{}' belongs to another training", path));
 
   Position position;
@@ -168,7 +217,7 @@ void Trainer::load_checkpoint(const std::string& path) {
   for (size_t i = 0; i < scalars.size(); ++i) engine_->write_scalar(kStateScalars[i], scalars[i]);
   position_ = position;
   epoch_so_far_ = sums;
-  data_fingerprint_ = file.metadata_or("data", "");
+  data_ = data;
 }
 
 }  // namespace ren

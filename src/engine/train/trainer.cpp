@@ -2,25 +2,18 @@
 #include "engine/train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "engine/base/status.h"
 #include "engine/compile/compile.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/train/wall_clock.h"
 
 namespace ren {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-bool mixed(const TrainerOptions& options) { return options.spec.precision != Precision::fp32; }
-
-int64_t class_count(const Graph& graph) {
+int64_t classes_of(const Graph& graph) {
   for (const Node& node : graph.nodes)
     if (node.op == Op::cross_entropy) return graph.at(node.inputs[0]).shape.c;
   return 0;
@@ -59,7 +52,7 @@ Trainer::Trainer(ModelState model, TrainerOptions options)
     engine_->write_parameter(Region::W, int32_t(p), model_.parameters[p]);
   for (size_t b = 0; b < model_.buffers.size(); ++b) engine_->write_buffer(int32_t(b), model_.buffers[b]);
   engine_->weights_written();
-  engine_->write_scalar(Scalar::loss_scale, mixed(options_) ? options_.spec.loss_scale.initial : 1.0);
+  engine_->write_scalar(Scalar::loss_scale, mixed() ? options_.spec.loss_scale.initial : 1.0);
   // The engine holds the values from here on.
   model_.parameters.clear();
   model_.buffers.clear();
@@ -68,6 +61,8 @@ Trainer::Trainer(ModelState model, TrainerOptions options)
 Trainer::~Trainer() = default;
 
 void Trainer::build_engine() {
+  const Backend& backend = options_.backend != nullptr ? *options_.backend : cpu_backend();
+  options_.spec.target = target_of(backend.kind);
   std::vector<EngineVariant> variants;
   const auto add = [&](Role role, int64_t batch) {
     variants.push_back({fmt::format("{}@{}", name_of(role), batch), role,
@@ -85,13 +80,12 @@ void Trainer::build_engine() {
   add(Role::predict, options_.evaluation_batch);
 
   EngineOptions engine;
-  engine.plan.compute_copies = mixed(options_);
+  engine.plan.compute_copies = mixed();
   engine.plan.compute_type = compute_type(options_.spec.precision);
   engine.plan.first_moments = !options_.evaluation_only && options_.spec.optimizer.momentum;
   engine.plan.ema = !options_.evaluation_only && options_.spec.optimizer.ema;
   engine.memory_limit = options_.memory_limit;
   engine.profile = options_.profile;
-  const Backend& backend = options_.backend != nullptr ? *options_.backend : cpu_backend();
   engine_ = std::make_unique<Engine>(backend, options_.device_index, std::move(variants), std::move(engine));
   for (Flight& flight : flights_) {
     flight.record.assign(kStepRecordBytes, std::byte{0});
@@ -125,10 +119,12 @@ int64_t Trainer::labels_per_sample(size_t variant) const {
 void Trainer::launch(Flight& flight, size_t variant, const void* images, const int32_t* labels, int64_t count,
                      int64_t first_sample, double learning_rate) {
   const Graph& graph = engine_->variants()[variant].graph;
-  const int64_t per_sample = labels_per_sample(variant), classes = class_count(graph);
+  const int64_t per_sample = labels_per_sample(variant), classes = classes_of(graph);
   const int32_t ignored = options_.spec.loss.ignore_index;
   flight.variant = variant;
   flight.count = count;
+  flight.first_sample = first_sample;
+  flight.images = images;
   flight.targets = 0;
   // Samples beyond `count` carry no target; only inference has such, where samples don't meet.
   flight.labels.assign(size_t(graph.batch() * per_sample), ignored);
@@ -185,7 +181,7 @@ StepResult Trainer::land(Flight& flight) {
     }
   }
   const bool trains = engine_->variants()[flight.variant].role == Role::step;
-  result.skipped = trains && mixed(options_) && number(graph.scalar(Scalar::overflow)) != 0;
+  result.skipped = trains && mixed() && number(graph.scalar(Scalar::overflow)) != 0;
   return result;
 }
 
@@ -250,7 +246,7 @@ void Trainer::check_source(const BatchSource& source, int64_t batch, const char*
   if (d.image_type != options_.spec.input.image_type)
     problems.add(purpose, fmt::format("gives {} images, the trainer was made for {}", name_of(d.image_type),
                                       name_of(options_.spec.input.image_type)));
-  const int64_t classes = class_count(engine_->variants()[0].graph);
+  const int64_t classes = classes_of(engine_->variants()[0].graph);
   if (!d.classes.empty() && int64_t(d.classes.size()) != classes)
     problems.add(purpose, fmt::format("has {} classes, the model's output has {}", d.classes.size(), classes),
                  "export the model with as many outputs as the data has classes");
@@ -266,10 +262,8 @@ void Trainer::account(const StepResult& r, Metrics& m) {
   m.skipped += r.skipped;
 }
 
-namespace {
-
 // Sums become means and shares.
-Metrics finished(Metrics sums, double seconds) {
+Metrics Trainer::finished(Metrics sums, double seconds) {
   const double n = double(std::max<int64_t>(1, sums.samples));
   sums.loss /= n;
   sums.top1 /= n;
@@ -278,179 +272,59 @@ Metrics finished(Metrics sums, double seconds) {
   return sums;
 }
 
-}  // namespace
-
 Metrics Trainer::evaluate(BatchSource& source, const FitObserver& observer) {
+  return evaluate_all(source, observer, true);
+}
+
+Metrics Trainer::evaluate_all(BatchSource& source, const FitObserver& observer, bool finite) {
   check_source(source, options_.evaluation_batch, "the validation data");
   const size_t variant = variant_of(Role::evaluate);
-  const auto start = Clock::now();
+  const WallClock watch;
   Metrics sums;
   FitProgress progress;
   progress.phase = FitPhase::evaluating;
   progress.steps = source.batches_per_epoch();
+  const auto take = [&](Flight& flight) {
+    if (!flight.active) return;
+    const StepResult r = land(flight);
+    if (finite && !std::isfinite(r.loss)) fail_not_finite(source, flight, r.loss);
+    account(r, sums);
+  };
   drain();
   source.start_epoch(0, 0);
   for (int64_t k = 0;; ++k) {
     Flight& flight = flights_[k & 1];
-    if (flight.active) account(land(flight), sums);
+    take(flight);
     if (stop_.exchange(false)) fail(StatusCode::cancelled, "evaluation was stopped");
     BatchView view;
     if (!source.next(view)) break;
     launch(flight, variant, view.images, view.labels, view.count, view.first_sample, 0.0);
     progress.step = k + 1;
-    progress.validation = finished(sums, seconds_since(start));
+    progress.validation = finished(sums, watch.seconds());
     progress.images_per_second = double(sums.samples) / std::max(1e-9, progress.validation.seconds);
     if (observer && !observer(progress)) request_stop();
   }
-  for (Flight& flight : flights_)
-    if (flight.active) account(land(flight), sums);
-  return finished(sums, seconds_since(start));
+  for (Flight& flight : flights_) take(flight);
+  return finished(sums, watch.seconds());
 }
 
-void Trainer::train_epoch(const FitOptions& options, const Schedule& schedule, FitProgress& progress) {
-  BatchSource& source = *options.training;
-  const auto start = Clock::now();
-  int64_t images = 0;
-  drain();
-  source.start_epoch(position_.epoch, position_.batch);
-  const auto take = [&](Flight& flight) {
-    if (!flight.active) return;
-    const StepResult r = land(flight);
-    account(r, epoch_so_far_);
-    if (!mixed(options_) && !std::isfinite(r.loss))
-      fail(StatusCode::numerical,
-           "the loss is {} in epoch {}, step {}: training has diverged; lower the learning rate", r.loss,
-           position_.epoch + 1, position_.batch);
-    if (r.skipped) {
-      const double in_a_row = engine_->read_scalar(Scalar::skipped_in_a_row);
-      if (in_a_row > options_.max_skipped_in_a_row)
-        fail(StatusCode::numerical,
-             "gradients overflowed in {} steps in a row (epoch {}, step {}, loss scale {}): training has "
-             "diverged; "
-             "lower the learning rate or use another precision",
-             in_a_row, position_.epoch + 1, position_.batch, engine_->read_scalar(Scalar::loss_scale));
-    }
-  };
-  for (int64_t k = 0;; ++k) {
-    Flight& flight = flights_[k & 1];
-    take(flight);  // its batch must be used up before the source reuses the memory
-    if (stop_.exchange(false)) {
-      take(flights_[(k + 1) & 1]);
-      if (!options.checkpoint_path.empty()) save_if_asked(options, progress);
-      fail(StatusCode::cancelled, "training was stopped in epoch {} after step {}{}", position_.epoch + 1,
-           position_.batch,
-           options.checkpoint_path.empty()
-               ? ""
-               : "; a checkpoint was written to '" + options.checkpoint_path + "'");
-    }
-    BatchView view;
-    if (!source.next(view)) break;
-    progress.learning_rate = schedule.at(position_.global_step);
-    launch(flight, step_variant(view.count), view.images, view.labels, view.count, view.first_sample,
-           progress.learning_rate);
-    ++position_.batch;
-    ++position_.global_step;
-    images += view.count;
-    progress.phase = FitPhase::training;
-    progress.epoch = position_.epoch;
-    progress.step = position_.batch;
-    progress.images_per_second = double(images) / std::max(1e-9, seconds_since(start));
-    const int64_t left = (options_.epochs - position_.epoch) * progress.steps - position_.batch;
-    progress.seconds_left = seconds_since(start) / double(k + 1) * double(left);
-    progress.training = finished(epoch_so_far_, seconds_since(start));
-    if (options.observer && !options.observer(progress)) request_stop();
-    if (options.checkpoint_every_steps > 0 && position_.global_step % options.checkpoint_every_steps == 0 &&
-        position_.batch < progress.steps) {
-      take(flights_[(k + 1) & 1]);
-      take(flight);
-      save_if_asked(options, progress);
-    }
+// The flight has landed and its images are still there.
+void Trainer::fail_not_finite(const BatchSource& source, Flight& flight, double loss) {
+  const int64_t count = flight.count, first = flight.first_sample;
+  const auto outputs = predict(flight.images, count);
+  int64_t bad = count;
+  for (const std::vector<float>& values : outputs) {
+    const auto found = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+    if (found != values.end())
+      bad = std::min(bad, (found - values.begin()) / (int64_t(values.size()) / count));
   }
-  take(flights_[0]);
-  take(flights_[1]);
-  progress.training = finished(epoch_so_far_, seconds_since(start));
-}
-
-void Trainer::save_if_asked(const FitOptions& options, FitProgress& progress) {
-  if (options.checkpoint_path.empty()) return;
-  save_checkpoint(options.checkpoint_path);
-  progress.phase = FitPhase::checkpoint_written;
-  if (options.observer && !options.observer(progress)) request_stop();
-}
-
-// The last update is followed by no loss that would show it.
-void Trainer::check_finite_weights() const {
-  const auto finite = [](const std::vector<float>& values) {
-    return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
-  };
-  const auto refuse = [](const std::string& name) {
-    fail(StatusCode::numerical,
-         "'{}' holds values that are not finite after the last step: training has diverged; "
-         "lower the learning rate",
-         name);
-  };
-  for (size_t p = 0; p < model_.graph.parameters.size(); ++p)
-    if (!finite(parameter(int32_t(p)))) refuse(model_.graph.parameters[p].name);
-  for (size_t b = 0; b < model_.graph.buffers.size(); ++b)
-    if (!finite(buffer(int32_t(b)))) refuse(model_.graph.buffers[b].name);
-}
-
-FitProgress Trainer::fit(const FitOptions& options) {
-  if (options.training == nullptr) fail(StatusCode::invalid_argument, "there is no training data");
-  check_source(*options.training, options_.batch, "the training data");
-  if (options.validation != nullptr)
-    check_source(*options.validation, options_.evaluation_batch, "the validation data");
-  const std::string& fingerprint = options.training->description().fingerprint;
-  if (!data_fingerprint_.empty() && data_fingerprint_ != fingerprint)
-    fail(StatusCode::invalid_argument,
-         "the checkpoint was made with other data, augmentation or seed; resume with the same");
-  data_fingerprint_ = fingerprint;
-  options.training->use_allocator(engine_->device().host_allocator());
-  if (options.validation != nullptr) options.validation->use_allocator(engine_->device().host_allocator());
-
-  FitProgress progress;
-  progress.epochs = options_.epochs;
-  progress.steps = options.training->batches_per_epoch();
-  Schedule schedule;
-  schedule.kind = options_.schedule;
-  schedule.learning_rate = options_.learning_rate;
-  schedule.final_rate = options_.final_rate;
-  schedule.warmup_steps = std::llround(options_.warmup_epochs * double(progress.steps));
-  schedule.total_steps = options_.epochs * progress.steps;
-  schedule.step_size = std::llround(options_.step_epochs * double(progress.steps));
-  schedule.gamma = options_.gamma;
-
-  while (position_.epoch < options_.epochs) {
-    train_epoch(options, schedule, progress);
-    if (options.validation != nullptr) {
-      const int64_t steps = progress.steps;
-      try {
-        progress.validation = evaluate(*options.validation, options.observer);
-      } catch (const Error& e) {
-        // Resuming goes on with this evaluation: the epoch's batches are all done.
-        if (e.code() == StatusCode::cancelled) save_if_asked(options, progress);
-        throw;
-      }
-      progress.steps = steps;
-    }
-    progress.loss_scale = engine_->read_scalar(Scalar::loss_scale);
-    progress.phase = FitPhase::epoch_done;
-    progress.epoch = position_.epoch;
-    ++position_.epoch;
-    position_.batch = 0;
-    epoch_so_far_ = {};
-    if (options.observer && !options.observer(progress)) request_stop();
-    save_if_asked(options, progress);
-    progress.phase = FitPhase::epoch_done;
-  }
-  check_finite_weights();
-  if (options.validation != nullptr && !std::isfinite(progress.validation.loss))
-    fail(StatusCode::numerical,
-         "the validation loss is {} after the last epoch: the trained network gives no finite outputs{}; "
-         "lower the "
-         "learning rate, or train longer so that running statistics settle",
-         progress.validation.loss, mixed(options_) ? " in this precision" : "");
-  return progress;
+  if (bad == count)
+    fail(StatusCode::numerical, "the loss of samples {} to {} is {}", first, first + count - 1, loss);
+  const std::string name = source.sample_name(0, first + bad);
+  fail(StatusCode::numerical,
+       "the model's output is not finite for sample {}{}: its weights have diverged, or the precision is too "
+       "small for it",
+       first + bad, name.empty() ? "" : fmt::format(", '{}'", name));
 }
 
 void Trainer::request_stop() noexcept { stop_ = true; }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,13 +54,15 @@ struct Metrics {
   double seconds = 0;
 };
 
-enum class FitPhase : uint8_t { training, evaluating, epoch_done, checkpoint_written };
+enum class FitPhase : uint8_t { training, evaluating, epoch_done, checkpoint_written, checkpoint_failed };
 struct FitProgress {
   FitPhase phase = FitPhase::training;
   int64_t epoch = 0, epochs = 0, step = 0, steps = 0;  // within the epoch
   double learning_rate = 0, images_per_second = 0, seconds_left = 0;
   double loss_scale = 1;
-  Metrics training, validation;  // so far in this epoch / the last evaluation
+  Metrics training, validation;    // so far in this epoch / the last evaluation
+  int64_t failed_checkpoints = 0;  // so far in this fit
+  std::string message;             // checkpoint_failed: why
 };
 // Returns false to stop as request_stop does.
 using FitObserver = std::function<bool(const FitProgress&)>;
@@ -93,16 +96,18 @@ class Trainer {
 
   // All epochs that are left, from where the state stands (0, or a checkpoint's position).
   // Returns the last epoch's metrics; throws cancelled after request_stop, when a checkpoint path
-  // is set with a checkpoint written.
+  // is set with a checkpoint written. The checkpoint's place is tried before the first step. One that
+  // can't be written later on does not end training: the observer is told, and the result counts them.
   FitProgress fit(const FitOptions& options);
+  // Throws numerical, naming the first sample, when the model's output for one is not finite.
   Metrics evaluate(BatchSource& source, const FitObserver& observer = {});
   void request_stop() noexcept;  // from any thread or signal handler
 
   // Everything that decides how training goes on: W, M, V, E, B, scalars, position, seed.
-  // Written atomically as safetensors. Loading checks that names, shapes, the training's settings
-  // and the data's fingerprint fit; differences are listed.
+  // Written atomically as safetensors. Loading checks that the options, the model and, where the training
+  // data is given, that too are the same; all differences are listed. Without it, fit() checks the data.
   void save_checkpoint(const std::string& path) const;
-  void load_checkpoint(const std::string& path);
+  void load_checkpoint(const std::string& path, const BatchSource* training = nullptr);
   int64_t epoch() const { return position_.epoch; }
   int64_t steps_done() const { return position_.global_step; }
 
@@ -121,7 +126,8 @@ class Trainer {
     std::vector<std::byte> record, results;
     std::vector<int32_t> labels;
     size_t variant = 0;
-    int64_t count = 0, targets = 0;
+    int64_t count = 0, targets = 0, first_sample = 0;
+    const void* images = nullptr;  // the source's; valid until the flight has landed
     uint64_t ticket = 0;
     bool active = false;
   };
@@ -137,17 +143,24 @@ class Trainer {
   StepResult launch_and_land(size_t variant, const void* images, const int32_t* labels, int64_t count,
                              double rate);
   void train_epoch(const FitOptions& options, const Schedule& schedule, FitProgress& progress);
-  void account(const StepResult& result, Metrics& metrics);
+  bool mixed() const { return options_.spec.precision != Precision::fp32; }
+  static void account(const StepResult& result, Metrics& metrics);
+  static Metrics finished(Metrics sums, double seconds);
+  Metrics evaluate_all(BatchSource& source, const FitObserver& observer, bool finite);
+  [[noreturn]] void fail_not_finite(const BatchSource& source, Flight& flight, double loss);
   void check_source(const BatchSource& source, int64_t batch, const char* purpose) const;
   void check_finite_weights() const;
+  uint64_t checkpoint_bytes() const;  // about
+  void check_checkpoint_place(const std::string& path) const;
   void save_if_asked(const FitOptions& options, FitProgress& progress);
+  [[noreturn]] void stop_training(const FitOptions& options, FitProgress& progress);
 
   ModelState model_;
   TrainerOptions options_;
   std::unique_ptr<Engine> engine_;
   Position position_;
-  Metrics epoch_so_far_;          // sums of an epoch that is under way; kept in checkpoints
-  std::string data_fingerprint_;  // of the data that the position refers to
+  Metrics epoch_so_far_;                     // sums of an epoch that is under way; kept in checkpoints
+  std::map<std::string, std::string> data_;  // identity of the data that the position refers to
   Flight flights_[2];
   std::atomic<bool> stop_{false};
 };
