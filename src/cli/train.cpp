@@ -319,7 +319,7 @@ void add_train(CLI::App& app, int&) {
       "Examples:\n"
       "  renaissance train net.onnx --data pictures.zip --epochs 30 --batch 64 --lr 0.05 --nesterov \\\n"
       "      --weight-decay 5e-4 --schedule cosine --augment random-resized-crop,flip --out trained.onnx\n"
-      "  renaissance train net.onnx --data pictures/ --freeze 'layer1.*' --epochs 5 --lr 0.01 --out "
+      "  renaissance train net.onnx --data pictures/ --freeze 'blocks.*' --epochs 5 --lr 0.01 --out "
       "tuned.onnx\n"
       "  renaissance train net.onnx --data pictures/ --epochs 90 --checkpoint net.ckpt --out trained.onnx\n"
       "  renaissance train net.onnx --data pictures/ --epochs 90 --resume net.ckpt --checkpoint net.ckpt \\\n"
