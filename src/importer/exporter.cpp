@@ -8,7 +8,9 @@
 #include <map>
 #include <set>
 
+#include "engine/base/checksum.h"
 #include "engine/base/file.h"
+#include "importer/metadata.h"
 #include "importer/onnx_file.h"
 
 namespace ren::importer {
@@ -16,6 +18,8 @@ namespace ren::importer {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr size_t kLongestStem = 200;  // leaves room for ".HASH.data" in a name of 255 bytes
 
 bool is_standard(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
@@ -27,10 +31,20 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
 class Exporter {
  public:
   Exporter(const ImportedModel& model, const std::string& path)
-      : model_(model), file_(*model.file), path_(path), proto_(model.file->model) {}
+      : model_(model), file_(*model.file), path_(path), proto_(model.file->model) {
+    const fs::path target(final_target(path_));
+    folder_ = target.parent_path().string();
+    data_stem_ = target.filename().string();
+    if (data_stem_.size() <= kLongestStem) return;
+    Fnv64 hash;  // no name would be left for the data
+    hash.add(data_stem_);
+    data_stem_ = fmt::format("weights-{}", hash.hex());
+  }
 
   std::vector<std::string> run(std::span<const std::vector<float>> parameters,
                                std::span<const std::vector<float>> buffers, const ExportOptions& options) {
+    refuse_external_target();
+    for (const auto& [key, value] : options.metadata) check_metadata(key, value);
     check_counts(parameters, model_.parameter_layouts, "parameters");
     check_counts(buffers, model_.buffer_layouts, "running statistics");
     for (size_t i = 0; i < parameters.size(); ++i)
@@ -42,6 +56,7 @@ class Exporter {
     remove_nodes();
     write();
     check();
+    remove_old_data();
     return std::move(notes_);
   }
 
@@ -51,6 +66,13 @@ class Exporter {
     if (values.size() != layouts.size())
       fail(StatusCode::invalid_argument, "the model has {} {}, {} given", layouts.size(), what,
            values.size());
+  }
+
+  void refuse_external_target() const {
+    for (const std::string& file : file_.external_files)
+      if (same_file(file, path_))
+        fail(StatusCode::invalid_argument,
+             "'{}' holds the external data of the model '{}': name another file to write", path_, file_.path);
   }
 
   void set_metadata(const std::string& key, const std::string& value) {
@@ -217,17 +239,6 @@ class Exporter {
 
   // ---- external data ----
 
-  std::vector<onnx::TensorProto*> external_tensors() {
-    std::vector<onnx::TensorProto*> list;
-    auto& graph = *proto_.mutable_graph();
-    for (auto& tensor : *graph.mutable_initializer())
-      if (is_external(tensor)) list.push_back(&tensor);
-    for (auto& node : *graph.mutable_node())
-      for (auto& attribute : *node.mutable_attribute())
-        if (attribute.has_t() && is_external(attribute.t())) list.push_back(attribute.mutable_t());
-    return list;
-  }
-
   static void set_entry(onnx::TensorProto& tensor, const std::string& key, const std::string& value) {
     for (auto& entry : *tensor.mutable_external_data())
       if (entry.key() == key) {
@@ -239,37 +250,57 @@ class Exporter {
     entry.set_value(value);
   }
 
+  // The data goes into a file that is named after its content: the model's file, replaced last, then never
+  // refers to data of another export, whenever the process is killed.
   void store_external() {
-    const auto tensors = external_tensors();
+    const auto tensors = external_tensors(proto_);
     if (tensors.empty()) return;
-    // The files that the model came with must stay: later exports read them again.
-    std::set<std::string> originals;
-    for (const auto* tensor : tensors) originals.insert(external_data(*tensor, file_.folder).path);
-    const fs::path target = fs::absolute(path_);
-    std::error_code error;
-    const fs::path folder = fs::canonical(target.parent_path(), error);
-    if (error) fail(StatusCode::not_found, "the folder of '{}' does not exist", path_);
-    std::string name = target.filename().string() + ".data";
-    while (originals.count((folder / name).string()))
-      name = target.stem().string() + ".trained.data" + (name.ends_with(".trained.data") ? "x" : "");
-    data_ = std::make_unique<AtomicFile>((folder / name).string());
-    uint64_t offset = 0;
-    for (auto* tensor : tensors) {
+    std::vector<const std::string*> contents;
+    Fnv64 hash;
+    for (const auto* tensor : tensors) {
       const auto replaced = replaced_.find(tensor);
-      const std::string bytes =
-          replaced != replaced_.end() ? replaced->second : read_external(*tensor, file_.folder);
+      contents.push_back(replaced != replaced_.end() ? &replaced->second : &tensor->raw_data());
+      hash.add_bytes(*contents.back());
+      hash.add_bytes(fmt::format("/{}", contents.back()->size()));
+    }
+    const std::string name = fmt::format("{}.{}.data", data_stem_, hash.hex());
+    data_path_ = (fs::path(folder_) / name).string();
+    data_ = std::make_unique<AtomicFile>(data_path_);
+    uint64_t offset = 0;
+    for (size_t i = 0; i < tensors.size(); ++i) {
       const uint64_t padding = (64 - offset % 64) % 64;
       data_->write(std::string(padding, '\0'));
-      data_->write(bytes);
+      data_->write(*contents[i]);
       offset += padding;
-      set_entry(*tensor, "location", name);
-      set_entry(*tensor, "offset", std::to_string(offset));
-      set_entry(*tensor, "length", std::to_string(bytes.size()));
-      auto& entries = *tensor->mutable_external_data();
-      for (int i = entries.size(); i-- > 0;)
-        if (entries.Get(i).key() == "checksum") entries.DeleteSubrange(i, 1);
-      offset += bytes.size();
+      set_entry(*tensors[i], "location", name);
+      set_entry(*tensors[i], "offset", std::to_string(offset));
+      set_entry(*tensors[i], "length", std::to_string(contents[i]->size()));
+      auto& entries = *tensors[i]->mutable_external_data();
+      for (int k = entries.size(); k-- > 0;)
+        if (entries.Get(k).key() == "checksum") entries.DeleteSubrange(k, 1);
+      offset += contents[i]->size();
     }
+    for (auto* tensor : tensors) tensor->clear_raw_data();
+  }
+
+  // Data files of earlier exports to this target, which nothing refers to any more. What the model was read
+  // from stays: a copy of its file may still need it.
+  void remove_old_data() const {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder_, error)) {
+      const std::string name = entry.path().filename().string(), path = entry.path().string();
+      if (is_data_name(name) && path != data_path_ && file_.external_files.count(path) == 0 &&
+          entry.is_regular_file(error))
+        fs::remove(entry.path(), error);
+    }
+  }
+
+  bool is_data_name(const std::string& name) const {
+    constexpr std::string_view kEnd = ".data";
+    if (name.size() != data_stem_.size() + 1 + 16 + kEnd.size() ||
+        !name.starts_with(fmt::format("{}.", data_stem_)) || !name.ends_with(kEnd))
+      return false;
+    return name.find_first_not_of("0123456789abcdef", data_stem_.size() + 1) == name.size() - kEnd.size();
   }
 
   // ---- writing ----
@@ -310,6 +341,7 @@ class Exporter {
   const ImportedModel& model_;
   const OnnxFile& file_;
   const std::string path_;
+  std::string folder_, data_stem_, data_path_;  // of the file that `path_` leads to
   onnx::ModelProto proto_;
   std::map<const onnx::TensorProto*, std::string> replaced_;  // new content of external tensors
   std::vector<onnx::TensorProto> new_initializers_;

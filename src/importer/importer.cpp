@@ -96,6 +96,7 @@ class Driver {
     context_.finish();
     remark();
     model_.file = file_;
+    model_.external_files.assign(file_->external_files.begin(), file_->external_files.end());
     return std::move(model_);
   }
 

@@ -82,6 +82,7 @@ struct ImportedModel {
   std::vector<std::string> notes, warnings;
   std::map<std::string, std::string> metadata;  // the file's metadata_props
   std::shared_ptr<const OnnxFile> file;
+  std::vector<std::string> external_files;  // that the file's external data was read from
 
   // Between the engine's layout and the file's.
   std::vector<float> to_onnx(int parameter, std::span<const float> engine) const;
@@ -102,8 +103,13 @@ struct ExportOptions {
 };
 
 // Writes the original file with new values, by Graph::parameters and Graph::buffers in engine
-// layout; atomically, external data files beside it. What was written is read back and compared.
-// Returns notes for the user (an initializer that had to be added, for instance).
+// layout; atomically. What was written is read back and compared. Returns notes for the user (an
+// initializer that had to be added, for instance). Throws invalid_argument for a path that is one of the
+// model's external data files; the model's own file may be written.
+//
+// External data goes to one file beside the model's, NAME.HASH.data, HASH of its content: it is complete
+// before the model's file is replaced, so that at any time the model refers to its own data. Files of that
+// name that earlier exports left are removed, but not those that the model was read from.
 std::vector<std::string> export_model(const ImportedModel& model,
                                       std::span<const std::vector<float>> parameters,
                                       std::span<const std::vector<float>> buffers, const std::string& path,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,15 @@ struct FileTensor {
   int type = 0;  // TensorProto::DataType
 };
 
+// External data is read with the file and held in raw_data, though the tensors stay marked as external: what
+// an export needs later is in memory then, and whatever happens to those files costs nobody a result.
 class OnnxFile {
  public:
   std::string path, folder;  // folder: canonical; external data may lie nowhere else
   onnx::ModelProto model;
   std::vector<FileTensor> tensors;
   std::map<std::string, int> tensor_by_name;
+  std::set<std::string> external_files;  // canonical
 
   const onnx::GraphProto& graph() const { return model.graph(); }
   std::vector<float> values(const FileTensor& tensor) const;
@@ -62,6 +66,8 @@ bool is_external(const onnx::TensorProto& tensor);
 // Resolves and checks where the bytes lie; throws invalid_model, not_found or io.
 ExternalData external_data(const onnx::TensorProto& tensor, const std::string& folder);
 std::string read_external(const onnx::TensorProto& tensor, const std::string& folder);
+// Initializers and values of nodes that lie outside the file.
+std::vector<onnx::TensorProto*> external_tensors(onnx::ModelProto& model);
 
 // Product of the extents, -1 when one is negative or the product leaves 2^40.
 int64_t checked_elements(const onnx::TensorProto& tensor);

@@ -191,6 +191,17 @@ void collect_tensors(OnnxFile& file, Findings& findings) {
   }
 }
 
+void hold_external(OnnxFile& file, Findings& findings) {
+  for (onnx::TensorProto* tensor : external_tensors(file.model)) {
+    try {
+      file.external_files.insert(external_data(*tensor, file.folder).path);
+      tensor->set_raw_data(read_external(*tensor, file.folder));
+    } catch (const Error& e) {
+      findings.add(e.code(), fmt::format("tensor '{}'", tensor->name()), e.what());
+    }
+  }
+}
+
 void parse(OnnxFile& file) {
   std::error_code error;
   if (!fs::exists(file.path, error)) fail(StatusCode::not_found, "'{}' does not exist", file.path);
@@ -204,6 +215,18 @@ void parse(OnnxFile& file) {
   if (content.empty()) fail(StatusCode::invalid_model, "'{}' is empty", file.path);
   if (!file.model.ParseFromArray(content.data(), int(content.size())))
     fail(StatusCode::invalid_model, "'{}' is no ONNX file, or it is damaged or cut off", file.path);
+  for (onnx::TensorProto* tensor : external_tensors(file.model)) tensor->clear_raw_data();
+}
+
+// External data lies beside the model; where that is a link, beside the link or beside what it leads to.
+fs::path data_folder(const std::string& path, onnx::ModelProto& model) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(path).parent_path();
+  const auto tensors = external_tensors(model);
+  if (tensors.empty() || !fs::is_symlink(fs::symlink_status(path, error))) return folder;
+  for (const auto& entry : tensors[0]->external_data())
+    if (entry.key() == "location" && fs::exists(folder / entry.value(), error)) return folder;
+  return fs::path(final_target(path)).parent_path();
 }
 
 }  // namespace
@@ -213,7 +236,7 @@ std::shared_ptr<OnnxFile> read_onnx(const std::string& path) {
   file->path = path;
   parse(*file);
   std::error_code error;
-  const fs::path parent = fs::absolute(path).parent_path();
+  const fs::path parent = data_folder(path, file->model);
   file->folder = fs::canonical(parent, error).string();
   if (error) fail(StatusCode::io, "cannot resolve the folder of '{}': {}", path, error.message());
   Findings findings;
@@ -222,6 +245,8 @@ std::shared_ptr<OnnxFile> read_onnx(const std::string& path) {
   check_initializers(*file, findings);
   check_dataflow(*file, findings);
   collect_tensors(*file, findings);
+  findings.throw_if_any(path);
+  hold_external(*file, findings);
   findings.throw_if_any(path);
   return file;
 }

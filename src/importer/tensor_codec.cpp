@@ -282,7 +282,7 @@ ExternalData external_data(const TensorProto& tensor, const std::string& folder)
   const uint64_t needed = uint64_t(std::max<int64_t>(elements, 0)) * width;
   if (!has_length) data.length = size - data.offset;
   // Without a length the data run on to what another tensor needs, or to the end.
-  if (!has_length && data.length > needed) data.length = needed;
+  if (!has_length && width > 0 && data.length > needed) data.length = needed;
   data.path = resolved.string();
   return data;
 }
@@ -304,6 +304,18 @@ std::string read_external(const TensorProto& tensor, const std::string& folder) 
   return bytes;
 }
 
+std::vector<TensorProto*> external_tensors(onnx::ModelProto& model) {
+  std::vector<TensorProto*> list;
+  if (!model.has_graph()) return list;
+  auto& graph = *model.mutable_graph();
+  for (auto& tensor : *graph.mutable_initializer())
+    if (is_external(tensor)) list.push_back(&tensor);
+  for (auto& node : *graph.mutable_node())
+    for (auto& attribute : *node.mutable_attribute())
+      if (attribute.has_t() && is_external(attribute.t())) list.push_back(attribute.mutable_t());
+  return list;
+}
+
 std::string check_tensor(const TensorProto& t, const std::string& folder) {
   const int64_t elements = checked_elements(t);
   if (elements < 0) return fmt::format("shape {} is negative or too large", shape_text(t));
@@ -311,7 +323,7 @@ std::string check_tensor(const TensorProto& t, const std::string& folder) {
   if (width == 0) return {};  // an error where it is used, if it is
   if (t.has_segment()) return "data in segments, which nobody writes";
   const uint64_t needed = uint64_t(elements) * width;
-  if (is_external(t)) {
+  if (is_external(t) && !t.has_raw_data()) {
     const ExternalData data = external_data(t, folder);
     if (data.length != needed)
       return fmt::format("shape {} of {} needs {} bytes, its external data has {}", shape_text(t),
@@ -334,8 +346,9 @@ std::vector<double> decode_reals(const TensorProto& t, const std::string& folder
   require_good(t, folder);
   std::vector<double> values(size_t(checked_elements(t)));
   if (is_external(t) || t.has_raw_data()) {
-    const std::string external = is_external(t) ? read_external(t, folder) : std::string();
-    const std::string& raw = is_external(t) ? external : t.raw_data();
+    const bool held = t.has_raw_data();
+    const std::string external = held ? std::string() : read_external(t, folder);
+    const std::string& raw = held ? t.raw_data() : external;
     for (size_t i = 0; i < values.size(); ++i) values[i] = raw_real(raw, t.data_type(), i);
   } else {
     for (size_t i = 0; i < values.size(); ++i) values[i] = field_real(t, int(i));
@@ -347,8 +360,9 @@ std::vector<float> decode_floats(const TensorProto& t, const std::string& folder
   require_good(t, folder);
   std::vector<float> values(size_t(checked_elements(t)));
   if (is_external(t) || t.has_raw_data()) {
-    const std::string external = is_external(t) ? read_external(t, folder) : std::string();
-    const std::string& raw = is_external(t) ? external : t.raw_data();
+    const bool held = t.has_raw_data();
+    const std::string external = held ? std::string() : read_external(t, folder);
+    const std::string& raw = held ? t.raw_data() : external;
     if (t.data_type() == TensorProto::FLOAT) {
       if (!values.empty()) std::memcpy(values.data(), raw.data(), raw.size());
     } else {
@@ -364,8 +378,9 @@ std::vector<int64_t> decode_integers(const TensorProto& t, const std::string& fo
   require_good(t, folder);
   std::vector<int64_t> values(size_t(checked_elements(t)));
   if (is_external(t) || t.has_raw_data()) {
-    const std::string external = is_external(t) ? read_external(t, folder) : std::string();
-    const std::string& raw = is_external(t) ? external : t.raw_data();
+    const bool held = t.has_raw_data();
+    const std::string external = held ? std::string() : read_external(t, folder);
+    const std::string& raw = held ? t.raw_data() : external;
     for (size_t i = 0; i < values.size(); ++i) values[i] = raw_integer(raw, t.data_type(), i);
   } else {
     for (size_t i = 0; i < values.size(); ++i) values[i] = field_integer(t, int(i));

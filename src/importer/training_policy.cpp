@@ -2,10 +2,10 @@
 #include "importer/training_policy.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "engine/base/status.h"
+#include "importer/metadata.h"
 
 namespace ren::importer {
 
@@ -104,13 +104,7 @@ TrainingPolicy::TrainingPolicy(const OnnxFile& file, const ImportOptions& option
     : file_(file), options_(options) {
   for (const auto& entry : file.model.metadata_props()) {
     if (entry.key() != "renaissance.trainable") continue;
-    const auto list = nlohmann::json::parse(entry.value(), nullptr, false);
-    bool good = list.is_array();
-    for (const auto& name : list) good = good && name.is_string();
-    if (!good)
-      fail(StatusCode::invalid_model, "metadata renaissance.trainable is no JSON array of initializer names");
-    helper_.emplace();
-    for (const auto& name : list) helper_->insert(name.get<std::string>());
+    helper_ = trainable_names(entry.value());
   }
   for (const auto& entry : file.graph().metadata_props())
     if (entry.key() == "pkg.torch.export.ExportedProgram.graph_signature")

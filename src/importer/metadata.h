@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+#include <string>
+
+namespace ren::importer {
+
+// The names of metadata "renaissance.trainable"; throws invalid_model when it is no list of names.
+std::set<std::string> trainable_names(const std::string& value);
+
+// Throws invalid_argument for an entry that this program would refuse when it reads the file again.
+void check_metadata(const std::string& key, const std::string& value);
+
+}  // namespace ren::importer
