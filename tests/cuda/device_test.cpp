@@ -213,6 +213,73 @@ TEST_F(Ranges, SgdWithMomentumAndCopies) {
   }
 }
 
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float v : values) sum += double(v) * double(v);
+  return std::sqrt(sum);
+}
+
+TEST_F(Ranges, LarsScalesWhatEntersTheMomentum) {
+  REN_NEED_GPU(gpu);
+  for (const bool momentum : {true, false})
+    for (const float size : {1.0f, 1e-25f, 0.0f}) {  // the squares of small gradients must not underflow
+      blocks.clear(), segments.clear();
+      make(*gpu, DType::f16);
+      auto a = std::make_shared<OptimizerAttributes>();
+      a->use_momentum = momentum, a->has_copy = true;
+      segments[1].flags = segments[2].flags = kLars;
+      set(Scalar::learning_rate, 0.1f), set(Scalar::momentum, 0.9f), set(Scalar::weight_decay, 0.01f),
+          set(Scalar::overflow, 1), set(Scalar::trust_coefficient, 0.02f);
+      std::vector<std::vector<float>> w, g, m;
+      for (int p = 0; p < 3; ++p) {
+        w.push_back(floats(kSizes[p], 1)), g.push_back(floats(kSizes[p], 2)),
+            m.push_back(floats(kSizes[p], 3));
+        for (float& v : g.back()) v *= size;
+        set_slot(Region::W, p, w[size_t(p)]), set_slot(Region::G, p, g[size_t(p)]),
+            set_slot(Region::M, p, m[size_t(p)]);
+      }
+      const std::vector<Scalar> inputs{Scalar::learning_rate, Scalar::momentum, Scalar::weight_decay,
+                                       Scalar::overflow, Scalar::trust_coefficient};
+      run(Op::range_lars, a, inputs);
+      EXPECT_EQ(slot(Region::W, 2), w[2]) << "a step with an overflow must change nothing";
+      set(Scalar::overflow, 0);
+      run(Op::range_lars, a, inputs);
+      for (int p = 0; p < 3; ++p) {
+        const Segment& s = segments[size_t(p)];
+        const auto found = slot(Region::W, p), moved = slot(Region::M, p), copied = copies(p);
+        const double decay = 0.01 * s.weight_decay, norm_w = norm(w[size_t(p)]), norm_g = norm(g[size_t(p)]);
+        const double ratio =
+            s.flags != kLars || norm_g == 0 ? 1 : 0.02 * norm_w / (norm_g + decay * norm_w + 1e-9);
+        for (size_t i = 0; i < found.size(); ++i) {
+          const double gradient = ratio * (g[size_t(p)][i] + decay * w[size_t(p)][i]);
+          const double moment = momentum ? 0.9 * m[size_t(p)][i] + gradient : gradient;
+          // A handful of FP32 roundings on values near 1; ratios are at most 2.
+          EXPECT_NEAR(found[i], w[size_t(p)][i] - 0.1 * s.learning_rate * moment, 1e-6);
+          if (momentum) {
+            EXPECT_NEAR(moved[i], moment, 1e-6);
+          }
+          EXPECT_EQ(copied[i], float(stored(found[i], copy_type)));
+        }
+      }
+    }
+}
+
+TEST_F(Ranges, MovingAverage) {
+  REN_NEED_GPU(gpu);
+  make(*gpu, DType::f16);
+  spans[size_t(Region::E)] = spans[size_t(Region::M)];
+  const auto w = floats(kSizes[2], 1), e = floats(kSizes[2], 2);
+  set_slot(Region::W, 2, w), set_slot(Region::E, 2, e);
+  set(Scalar::ema_decay, 0.75f), set(Scalar::overflow, 1);
+  run(Op::range_ema, std::make_shared<EmaAttributes>(), {Scalar::ema_decay, Scalar::overflow});
+  EXPECT_EQ(slot(Region::E, 2), e) << "a step with an overflow must change nothing";
+  set(Scalar::overflow, 0);
+  run(Op::range_ema, std::make_shared<EmaAttributes>(), {Scalar::ema_decay, Scalar::overflow});
+  const auto found = slot(Region::E, 2);
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], 0.75 * e[i] + 0.25 * w[i], 2e-7);  // two FP32 roundings of values below 1
+}
+
 TEST_F(Ranges, CastClearCopy) {
   REN_NEED_GPU(gpu);
   for (const DType type : {DType::f16, DType::bf16}) {

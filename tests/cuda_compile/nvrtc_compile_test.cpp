@@ -3,6 +3,8 @@
 // that have no GPU.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "cuda/cases.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/ops/cuda_module.h"
@@ -30,10 +32,12 @@ void request_range(Device& device, Op op, AttributesPtr attributes) {
 
 TEST_P(Compile, EveryKernelForThisArchitecture) {
   cuda::CudaDevice device(cuda::CudaDevice::Target{GetParam() / 10, GetParam() % 10, 132});
-  // A processor has to compile all of it: of the sizes, those of one type each in turn.
+  // A processor has to compile all of it: of the sizes, the first of an operation, and then those of one
+  // type each in turn.
   size_t i = 0;
+  std::set<std::string> seen;
   for (const CudaCase& test : cuda_cases()) {
-    if (++i % 7 != 0) continue;
+    if (!seen.insert(test.name.substr(0, test.name.find(' '))).second && ++i % 7 != 0) continue;
     Case c;
     test.build(c);
     for (const Node& node : c.graph.nodes) request(device, c.graph, node);
@@ -44,9 +48,11 @@ TEST_P(Compile, EveryKernelForThisArchitecture) {
       auto sgd = std::make_shared<OptimizerAttributes>();
       sgd->use_momentum = momentum, sgd->nesterov = momentum, sgd->has_copy = true, sgd->copy_type = type;
       request_range(device, Op::range_sgd, sgd);
+      request_range(device, Op::range_lars, sgd);
     }
   }
   request_range(device, Op::range_sgd, std::make_shared<OptimizerAttributes>());
+  request_range(device, Op::range_ema, std::make_shared<EmaAttributes>());
   request_range(device, Op::range_check_finite, std::make_shared<RangeAttributes>(Region::G, Region::G));
   request_range(device, Op::range_update_loss_scale, std::make_shared<LossScaleAttributes>());
   const size_t count = device.kernels().compile_all();
