@@ -14,6 +14,7 @@ EXPORT_EXAMPLES = """examples:
   python -m renaissance export --module mynets.small:Net --size 64 --channels 1 --out small.onnx
 """
 GOLDEN_EXAMPLES = """examples:
+  python -m renaissance export --torchvision resnet18 --classes 10 --size 64 --out model.onnx
   python -m renaissance golden model.onnx --lr 1e-4 --out model.golden.safetensors
   python -m renaissance golden small.onnx --module mynets.small:Net --out small.golden.safetensors
 
@@ -115,8 +116,8 @@ def make_parser():
         description="Record PyTorch's numbers for a model, as `renaissance verify` reads them: three steps of SGD\n"
         'on random batches, computed in float64. The file itself is interpreted, or with --torchvision or\n'
         '--module that module is run with the weights of the file. Batches in which rounding decides are left\n'
-        'out. Networks of full width (ResNet-18 at 224x224, say) need --lr 1e-4 or so: three larger steps\n'
-        'amplify rounding until no batch is left.', formatter_class=argparse.RawDescriptionHelpFormatter)
+        'out. In networks of full width, ResNet-18 say, that is every batch, unless the images are small\n'
+        '(export --size 64) and the steps, too (--lr 1e-4): larger ones amplify rounding.', formatter_class=argparse.RawDescriptionHelpFormatter)
     golden.add_argument('model', metavar='MODEL.onnx', help='file of `export`, or another one with --module, '
                         '--torchvision or --trainable')
     add_source(golden, required=False)

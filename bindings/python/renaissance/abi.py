@@ -10,7 +10,7 @@ import ctypes as c
 
 from .native import LibraryNotFound, load_library
 
-ABI_VERSION = 0x00000001
+ABI_VERSION = 0x00000002
 
 OK, END_OF_DATA = 0, 1
 ERROR_NOT_FOUND, ERROR_CANCELLED = -4, -10
@@ -21,7 +21,7 @@ LAST_BATCH_KEEP, LAST_BATCH_DROP, LAST_BATCH_EXACT = 0, 1, 2
 PRECISION_FP32, PRECISION_FP16, PRECISION_BF16 = 0, 1, 2
 OPTIMIZER_SGD, OPTIMIZER_LARS = 0, 1
 SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE = 0, 1, 2
-PHASE_TRAINING, PHASE_EVALUATING, PHASE_EPOCH_DONE, PHASE_CHECKPOINT = 0, 1, 2, 3
+PHASE_TRAINING, PHASE_EVALUATING, PHASE_EPOCH_DONE, PHASE_CHECKPOINT, PHASE_CHECKPOINT_FAILED = 0, 1, 2, 3, 4
 ROLE_PARAMETER, ROLE_BUFFER, ROLE_CONSTANT, ROLE_UNUSED = 0, 1, 2, 3
 TENSOR_PARAMETER, TENSOR_GRADIENT, TENSOR_MOMENTUM, TENSOR_EMA, TENSOR_STATISTIC = 0, 1, 2, 3, 4
 MAX_RANK = 8
@@ -49,7 +49,8 @@ class ren_model_options(Struct):
 class ren_model_info(Struct):
     _fields_ = [('struct_size', u32), ('dynamic_batch', i32), ('static_batch', i64), ('channels', i64),
                 ('height', i64), ('width', i64), ('opset', i64), ('ir_version', i64), ('outputs', i64),
-                ('tensors', i64), ('notes', i64), ('warnings', i64), ('trained_elements', i64), ('nodes', i64)]
+                ('tensors', i64), ('notes', i64), ('warnings', i64), ('trained_elements', i64), ('nodes', i64),
+                ('external_files', i64)]
 
 
 class ren_output_info(Struct):
@@ -113,7 +114,7 @@ class ren_metrics(Struct):
 class ren_progress(Struct):
     _fields_ = [('struct_size', u32), ('phase', i32), ('epoch', i64), ('epochs', i64), ('step', i64), ('steps', i64),
                 ('learning_rate', f64), ('images_per_second', f64), ('seconds_left', f64), ('loss_scale', f64),
-                ('training', ren_metrics), ('validation', ren_metrics)]
+                ('training', ren_metrics), ('validation', ren_metrics), ('failed_checkpoints', i64), ('message', text)]
 
 
 class ren_fit_options(Struct):

@@ -300,9 +300,9 @@ def record_golden(model_path, path, module=None, *, inputs=None, targets=None, b
         notes.append(f'batch with seed {tried} left out, {note}')
         say(notes[-1])
     else:
-        raise ValueError(f'in none of {attempts} batches was the answer independent of rounding: with lr={lr:g} '
-                         f'three steps amplify it; try {"1e-4 (lr=, --lr)" if lr > 1e-4 else "a lower one"}, a larger '
-                         'batch or another initialisation')
+        rate = f'a learning rate of 1e-4 (now {lr:g})' if lr > 1e-4 else 'a lower learning rate'
+        raise ValueError(f'in none of {attempts} batches was the answer independent of rounding; try {rate}, since '
+                         'three steps amplify it, and smaller images, since fewer activations are then at a kink')
 
     tensors = {key: t.float() for key, t in golden.items()}
     for k, (feeds, target) in enumerate(batches):
