@@ -30,10 +30,10 @@
  *             which takes NULL, in any order: children keep what they need of their parents.
  * Options.    Structs begin with struct_size, set by their _INIT macro; 0 or NULL in a field is
  *             its default. Later versions append fields only. A NULL options pointer is all defaults.
- * Threads.    Different handles may be used by different threads at once. One handle takes one
- *             call at a time, but for the _request_stop functions, which any thread may call at
- *             any time before _destroy. A ren_model is safe to read from several threads while
- *             nobody sets its tensors. Blocking functions say so.
+ * Threads.    Different handles may be used by different threads at once. One trainer or loader takes
+ *             one call at a time; a second one is REN_ERROR_INVALID_STATE. The _request_stop functions
+ *             may be called by any thread at any time before _destroy. Models and data sets may be
+ *             used by several threads. Blocking functions say so.
  * Shapes.     As in the ONNX file, NCHW. Pictures of loaders are the exception: NHWC bytes.
  * Callbacks.  (fn, user) come last, run on the calling thread, and must not throw or longjmp; a
  *             non-zero return cancels the call with REN_ERROR_CANCELLED. They may call
@@ -70,7 +70,7 @@ extern "C" {
 
 /* Grows with every change that a caller could notice; a library serves all older headers of
  * its major version (the upper 16 bits). */
-#define REN_ABI_VERSION UINT32_C(0x00000001)
+#define REN_ABI_VERSION UINT32_C(0x00000002)
 
 /* The library's ABI version. A caller that needs REN_ABI_VERSION checks that the upper 16 bits
  * are equal and the lower ones not smaller. */
@@ -125,6 +125,9 @@ REN_API int32_t ren_report_text(const ren_report* report, char* buffer, size_t c
 REN_API int32_t ren_report_json(const ren_report* report, char* buffer, size_t capacity, size_t* needed);
 /* A self-contained page; REN_ERROR_UNSUPPORTED where a report has none (only plans have one). */
 REN_API int32_t ren_report_html(const ren_report* report, char* buffer, size_t capacity, size_t* needed);
+enum { REN_REPORT_TEXT = 0, REN_REPORT_JSON = 1, REN_REPORT_HTML = 2 };
+/* Writes one of them to a file, whole or not at all. UNSUPPORTED, IO. */
+REN_API int32_t ren_report_write(const ren_report* report, int32_t format, const char* path);
 /* 1, or 0 where the report is of a check that failed (ren_verify). */
 REN_API int32_t ren_report_passed(const ren_report* report, int32_t* passed);
 REN_API void ren_report_destroy(ren_report* report);
@@ -134,6 +137,12 @@ REN_API void ren_report_destroy(ren_report* report);
 /* Threads that computing on the CPU uses from the next trainer on; 0: one a processor. Process-wide;
  * results are bit-equal for equal counts only. Loaders have their own (ren_loader_options). */
 REN_API int32_t ren_set_compute_threads(int32_t count);
+
+/* Tries, before long work, what writing `path` later will do, and leaves nothing behind. IO when the file
+ * can't be made or `bytes` don't fit; INVALID_ARGUMENT when it is one of the `others`, seen through links:
+ * files that are still needed, or that will be written as well. */
+REN_API int32_t ren_check_output(const char* path, uint64_t bytes, const char* const* others,
+                                 size_t other_count);
 
 /* What was found on this machine: processor, memory, devices, libraries, and what is missing. */
 REN_API int32_t ren_doctor(ren_report** report);
@@ -169,6 +178,7 @@ typedef struct ren_model_info {
   int64_t outputs, tensors, notes, warnings; /* counts, for the functions below */
   int64_t trained_elements;                  /* numbers that training changes, statistics not counted */
   int64_t nodes;                             /* of the engine's forward graph */
+  int64_t external_files;                    /* count, for ren_model_external_file */
 } ren_model_info;
 #define REN_MODEL_INFO_INIT REN_INIT_(ren_model_info)
 
@@ -224,6 +234,10 @@ REN_API int32_t ren_model_note(const ren_model* model, int64_t index, char* buff
 REN_API int32_t ren_model_warning(const ren_model* model, int64_t index, char* buffer, size_t capacity,
                                   size_t* needed);
 
+/* The files that external data was read from, by their full paths; index from 0. */
+REN_API int32_t ren_model_external_file(const ren_model* model, int64_t index, char* buffer, size_t capacity,
+                                        size_t* needed);
+
 /* A value of the file's metadata_props; NOT_FOUND. Training leaves "renaissance.classes" (a JSON list
  * of the class names) and "renaissance.normalize" (a JSON object with mean and std) there. */
 REN_API int32_t ren_model_metadata(const ren_model* model, const char* key, char* buffer, size_t capacity,
@@ -246,9 +260,12 @@ typedef struct ren_export_options {
 } ren_export_options;
 #define REN_EXPORT_OPTIONS_INIT REN_INIT_(ren_export_options)
 
-/* Writes the file as it was read with the model's present values, atomically: whole or not at all.
- * The result is read back and compared. `notes`, if not NULL, gets a report of what else changed
- * (mostly empty). Errors: IO (disk full, no such folder ...), INVALID_ARGUMENT. */
+/* Writes the file as it was read with the model's present values, atomically: whole or not at all; external
+ * data, where the model had some, to NAME.HASH.data beside it. Nothing of the files that the model was read
+ * from is needed any more; its own file may be the target. The result is read back and compared. `notes`, if
+ * not NULL, gets a report of what else changed (mostly empty). Errors: IO (disk full, no such folder ...),
+ * INVALID_ARGUMENT (the path of the model's external data; metadata "renaissance.trainable", ".classes" or
+ * ".normalize" of another form than this program reads). */
 REN_API int32_t ren_model_export(const ren_model* model, const char* path, const ren_export_options* options,
                                  ren_report** notes);
 
@@ -381,6 +398,10 @@ REN_API int32_t ren_loader_create_from_callback(const ren_source_options* option
                                                 ren_fill_fn fn, void* user);
 
 REN_API int32_t ren_loader_get_info(const ren_loader* loader, ren_loader_info* info);
+/* What is done to the pictures, in the words of ren_loader_options.augmentation with all its values: what
+ * "auto" has chosen. Empty for callbacks. */
+REN_API int32_t ren_loader_augmentation(const ren_loader* loader, char* buffer, size_t capacity,
+                                        size_t* needed);
 /* The bad files met so far, each with its reason. Callable while the loader is in use. */
 REN_API int32_t ren_loader_report(const ren_loader* loader, ren_report** report);
 
@@ -421,7 +442,7 @@ typedef struct ren_trainer_options {
   size_t channel_count; /* of mean and std: 0, 1 or the model's channels */
 
   /* Cross entropy of outputs with weights, "logits:1.0,aux:0.3"; NULL: the first output. */
-  const char* losses;
+  const char* losses;    /* each output once, weights above 0 */
   float label_smoothing; /* 0..1, of training only */
   int32_t ignore_index;  /* a label that counts nowhere; 0: none */
 
@@ -464,10 +485,11 @@ typedef struct ren_metrics {
 } ren_metrics;
 
 enum {
-  REN_PHASE_TRAINING = 0,   /* after each step */
-  REN_PHASE_EVALUATING = 1, /* after each batch */
-  REN_PHASE_EPOCH_DONE = 2, /* after an epoch and its evaluation */
-  REN_PHASE_CHECKPOINT = 3  /* a checkpoint was written */
+  REN_PHASE_TRAINING = 0,         /* after each step */
+  REN_PHASE_EVALUATING = 1,       /* after each batch */
+  REN_PHASE_EPOCH_DONE = 2,       /* after an epoch and its evaluation */
+  REN_PHASE_CHECKPOINT = 3,       /* a checkpoint was written */
+  REN_PHASE_CHECKPOINT_FAILED = 4 /* a checkpoint could not be written: `message`; training goes on */
 };
 
 typedef struct ren_progress {
@@ -476,8 +498,10 @@ typedef struct ren_progress {
   int64_t epoch, epochs; /* epoch from 0 */
   int64_t step, steps;   /* done within the epoch, or the evaluation */
   double learning_rate, images_per_second, seconds_left, loss_scale;
-  ren_metrics training;   /* so far in this epoch */
-  ren_metrics validation; /* so far, or of the last evaluation; samples 0: none yet */
+  ren_metrics training;       /* so far in this epoch */
+  ren_metrics validation;     /* so far, or of the last evaluation; samples 0: none yet */
+  int64_t failed_checkpoints; /* so far in this call */
+  const char* message;        /* of CHECKPOINT_FAILED, during the callback; else NULL */
 } ren_progress;
 #define REN_PROGRESS_INIT REN_INIT_(ren_progress)
 
@@ -519,11 +543,15 @@ typedef struct ren_fit_options {
 /* Trains all epochs that are left, from the start or from a loaded checkpoint's position, evaluating
  * after each when there is a validation loader (may be NULL). Blocks. After a stop (request, callback)
  * it returns REN_ERROR_CANCELLED, the running step finished and the checkpoint, if named, written.
- * `result` (may be NULL) gets the last epoch's metrics; fn may be NULL. */
+ * `result` (may be NULL) gets the last epoch's metrics; fn may be NULL. The checkpoint's place is tried
+ * before the first step: IO, or INVALID_ARGUMENT when it is the model's file, its external data or the data
+ * set. A checkpoint that can't be written later on doesn't end the training: fn is told, and `result` counts
+ * them; only a stop whose checkpoint fails is IO. Non-finite losses, weights or outputs: NUMERICAL. */
 REN_API int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* validation,
                                 const ren_fit_options* options, ren_progress* result, ren_progress_fn fn,
                                 void* user);
-/* All pictures of a loader once, in inference mode. Blocks. fn may be NULL. */
+/* All pictures of a loader once, in inference mode. Blocks. fn may be NULL. NUMERICAL, naming the first
+ * picture, when the output for one is not finite. */
 REN_API int32_t ren_trainer_evaluate(ren_trainer* trainer, ren_loader* loader, ren_metrics* metrics,
                                      ren_progress_fn fn, void* user);
 /* Ends a running ren_trainer_fit or _evaluate after its present step, or the next one at once. From any
@@ -555,10 +583,13 @@ REN_API int32_t ren_trainer_tensor_get(ren_trainer* trainer, const char* name, i
 REN_API int32_t ren_trainer_tensor_set(ren_trainer* trainer, const char* name, int32_t kind,
                                        const float* values, size_t count);
 
-/* Everything that decides how training goes on, as one file, written whole or not at all. Loading needs a
- * trainer of the same model and settings (what differs is listed), and goes on bit for bit. */
+/* Everything that decides how training goes on, as one file with a checksum, written whole or not at all.
+ * Loading needs a trainer of the same model and settings (docs/checkpoints.md; all that differs is listed
+ * in one error), and goes on bit for bit. Whether the data is the same, ren_trainer_fit checks;
+ * ren_trainer_resume does so at once. INVALID_DATA: no checkpoint, a damaged one, one of another version. */
 REN_API int32_t ren_trainer_checkpoint_save(ren_trainer* trainer, const char* path);
 REN_API int32_t ren_trainer_checkpoint_load(ren_trainer* trainer, const char* path);
+REN_API int32_t ren_trainer_resume(ren_trainer* trainer, ren_loader* training, const char* path);
 
 /* The model's file with the trained values; see ren_model_export. */
 REN_API int32_t ren_trainer_export(ren_trainer* trainer, const char* path, const ren_export_options* options,

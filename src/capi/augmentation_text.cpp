@@ -93,4 +93,25 @@ Augmentation parse_augmentation(const std::string& text, int height, int width) 
   return a;
 }
 
+std::string augmentation_text(const Augmentation& a) {
+  std::vector<std::string> items;
+  switch (a.mode) {
+    case Mode::none:
+      items.push_back("exact");
+      break;
+    case Mode::random_resized_crop:
+      items.push_back(fmt::format("random-resized-crop:{}-{}", a.min_scale, a.max_scale));
+      break;
+    case Mode::resize_center_crop:
+      if (a.resize_short > 0) items.push_back(fmt::format("center-crop:{}", a.resize_short));
+      break;
+    case Mode::pad_crop:
+      items.push_back(fmt::format("pad-crop:{}", a.padding));
+      break;
+  }
+  if (a.flip > 0) items.push_back(fmt::format("flip:{}", a.flip));
+  if (a.filter == data::Filter::bicubic) items.push_back("bicubic");
+  return items.empty() ? "none" : fmt::format("{}", fmt::join(items, ","));
+}
+
 }  // namespace ren::capi

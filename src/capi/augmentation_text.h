@@ -11,4 +11,7 @@ namespace ren::capi {
 // with what is understood.
 data::Augmentation parse_augmentation(const std::string& text, int height, int width);
 
+// The same treatment in those words, with the values that decide.
+std::string augmentation_text(const data::Augmentation& augmentation);
+
 }  // namespace ren::capi

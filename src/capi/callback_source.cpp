@@ -110,7 +110,7 @@ class CallbackSource final : public BatchSource {
   std::atomic<bool> stopped_{false};
 };
 
-constexpr int64_t kLargest = int64_t{1} << 40;  // values in a batch; keeps products from overflowing
+constexpr int64_t kMostValues = int64_t{1} << 40;  // in a batch; keeps products from overflowing
 
 }  // namespace
 
@@ -118,15 +118,22 @@ std::unique_ptr<BatchSource> make_callback_source(const ren_source_options& o, r
   if (fn == nullptr) fail(StatusCode::invalid_argument, "fn is NULL");
   if (o.image_type != REN_IMAGE_UINT8 && o.image_type != REN_IMAGE_FLOAT32)
     fail(StatusCode::invalid_argument, "image_type is {}", o.image_type);
-  int64_t values = 1;
-  const std::pair<int64_t, const char*> sizes[] = {
-      {o.batch, "batch"}, {o.channels, "channels"}, {o.height, "height"}, {o.width, "width"}};
-  for (const auto& [value, name] : sizes) {
-    if (value < 1 || value > kLargest / values) fail(StatusCode::invalid_argument, "{} is {}", name, value);
-    values *= value;
+  struct Size {
+    int64_t value, most;
+    const char* name;
+  };
+  double values = 1;
+  for (const Size& s : {Size{o.batch, kMostBatch, "batch"}, Size{o.channels, kMostSide, "channels"},
+                        Size{o.height, kMostSide, "height"}, Size{o.width, kMostSide, "width"}}) {
+    if (s.value < 1 || s.value > s.most)
+      fail(StatusCode::invalid_argument, "{} is {}: 1 to {} are possible", s.name, s.value, s.most);
+    values *= double(s.value);
   }
+  if (values > double(kMostValues))
+    fail(StatusCode::invalid_argument, "a batch of {} pictures of {}x{}x{} has {} values: too many", o.batch,
+         o.channels, o.height, o.width, values);
   if (o.samples < 1) fail(StatusCode::invalid_argument, "samples is {}", o.samples);
-  if (o.labels_per_sample < 0 || o.labels_per_sample > kLargest / o.batch)
+  if (o.labels_per_sample < 0 || o.labels_per_sample > kMostValues / o.batch)
     fail(StatusCode::invalid_argument, "labels_per_sample is {}", o.labels_per_sample);
   return std::make_unique<CallbackSource>(o, fn, user);
 }

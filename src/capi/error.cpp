@@ -27,7 +27,8 @@ size_t utf8_length(const std::string& text, size_t at) {
   return 0;
 }
 
-// Names in files may be any bytes; what leaves is UTF-8.
+}  // namespace
+
 std::string as_utf8(const std::string& text) {
   std::string out;
   out.reserve(text.size());
@@ -43,6 +44,8 @@ std::string as_utf8(const std::string& text) {
   }
   return out;
 }
+
+namespace {
 
 struct LastError {
   int32_t code = REN_OK;

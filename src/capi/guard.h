@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -69,6 +72,29 @@ void destroy_handle(H* handle) noexcept {
   if (handle != nullptr && handle->is_valid()) delete handle;
 }
 
+// Who is inside a call of a handle that takes one at a time.
+struct UseFlag {
+  std::atomic<std::thread::id> user{};
+  bool is_mine() const { return user.load() == std::this_thread::get_id(); }
+};
+
+// Held by each such call. A second call is refused: what would come of it nobody could tell.
+class InUse {
+ public:
+  InUse(UseFlag& flag, const char* what) : flag_(flag) {
+    std::thread::id nobody;
+    if (!flag.user.compare_exchange_strong(nobody, std::this_thread::get_id()))
+      fail(StatusCode::invalid_state, "the {} is in use by another call{}: it takes one at a time", what,
+           flag.is_mine() ? " of this thread" : "");
+  }
+  ~InUse() { flag_.user = std::thread::id(); }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+
+ private:
+  UseFlag& flag_;
+};
+
 template <typename T>
 T* not_null(T* pointer, const char* what) {
   if (pointer == nullptr) fail(StatusCode::invalid_argument, "{} is NULL", what);
@@ -81,6 +107,10 @@ constexpr uint32_t kLargestStruct = 1 << 16;  // a size beyond it was never set
 
 template <typename T>
 constexpr uint32_t first_size = sizeof(T);  // in the first version of the ABI; fixed when T grows
+template <>
+inline constexpr uint32_t first_size<ren_model_info> = offsetof(ren_model_info, external_files);
+template <>
+inline constexpr uint32_t first_size<ren_progress> = offsetof(ren_progress, failed_checkpoints);
 
 template <typename T>
 void check_size(const T* given, const char* what) {
@@ -127,6 +157,7 @@ void give_result(T* out, const T& value) {
 
 // ---- Text and arrays ---------------------------------------------------------------------
 
+std::string as_utf8(const std::string& text);  // names in files may be any bytes; what leaves is UTF-8
 std::string text_of(const char* given, const char* what);                        // throws on NULL and ""
 std::string text_or(const char* given, const char* fallback, const char* what);  // NULL gives the fallback
 void give_text(const std::string& text, char* buffer, size_t capacity, size_t* needed);

@@ -11,7 +11,8 @@
 
 namespace ren::capi {
 
-LoaderState::LoaderState(std::unique_ptr<data::Loader> pictures) : pictures_(pictures.get()) {
+LoaderState::LoaderState(std::unique_ptr<data::Loader> pictures, std::string place, std::string augmentation)
+    : pictures_(pictures.get()), place_(std::move(place)), augmentation_(std::move(augmentation)) {
   source_ = std::move(pictures);
 }
 
@@ -58,9 +59,19 @@ data::LoaderOptions loader_options(const ren_loader_options& o) {
   const std::pair<int64_t, const char*> sizes[] = {
       {o.channels, "channels"}, {o.height, "height"}, {o.width, "width"}};
   for (const auto& [value, name] : sizes)
-    if (value < 1 || value > 65536)
-      fail(StatusCode::invalid_argument, "{} is {}: it has to be the model's", name, value);
-  if (o.batch < 0) fail(StatusCode::invalid_argument, "batch is {}", o.batch);
+    if (value < 1 || value > kMostSide)
+      fail(StatusCode::invalid_argument, "{} is {}: it has to be the model's (1 to {})", name, value,
+           kMostSide);
+  if (o.channels != 1 && o.channels != 3)
+    fail(StatusCode::invalid_argument,
+         "channels is {}: pictures have 3 (RGB) or 1 (gray); others come from "
+         "ren_loader_create_from_callback",
+         o.channels);
+  if (o.batch < 0 || o.batch > kMostBatch)
+    fail(StatusCode::invalid_argument, "batch is {}: 1 to {} are possible", o.batch, kMostBatch);
+  if (o.threads < 0 || o.threads > kMostLoaderThreads)
+    fail(StatusCode::invalid_argument, "threads is {}: 0 (one a processor) to {} are possible", o.threads,
+         kMostLoaderThreads);
   if (o.cache_bytes < -1) fail(StatusCode::invalid_argument, "cache_bytes is {}", o.cache_bytes);
   data::LoaderOptions out;
   out.batch = o.batch == 0 ? 32 : o.batch;
@@ -111,8 +122,10 @@ int32_t ren_loader_create(const ren_dataset* dataset, const char* split, const r
     const ren_loader_options options =
         read_options(not_null(given, "ren_loader_options"), "ren_loader_options");
     not_null(out, "loader");
-    give_handle(out, std::make_shared<LoaderState>(
-                         data::make_loader(find_split(*set, name), loader_options(options))));
+    const data::Split& chosen = find_split(*set, name);
+    const data::LoaderOptions o = loader_options(options);
+    give_handle(out, std::make_shared<LoaderState>(data::make_loader(chosen, o), chosen.store->uri(),
+                                                   augmentation_text(o.augmentation)));
   });
 }
 
@@ -144,6 +157,10 @@ int32_t ren_loader_get_info(const ren_loader* loader, ren_loader_info* out) {
   });
 }
 
+int32_t ren_loader_augmentation(const ren_loader* loader, char* buffer, size_t capacity, size_t* needed) {
+  return guard([&] { give_text(state_of(loader, "loader")->augmentation(), buffer, capacity, needed); });
+}
+
 int32_t ren_loader_report(const ren_loader* loader, ren_report** out) {
   return guard([&] {
     const auto& state = state_of(loader, "loader");
@@ -157,6 +174,7 @@ int32_t ren_loader_start_epoch(ren_loader* loader, int64_t epoch, int64_t first_
     const auto state = state_of(loader, "loader");
     if (epoch < 0 || first_batch < 0)
       fail(StatusCode::invalid_argument, "an epoch can't begin at epoch {}, batch {}", epoch, first_batch);
+    const InUse use(state->use, "loader");
     state->start_epoch(epoch, first_batch);
   });
 }
@@ -165,6 +183,7 @@ int32_t ren_loader_next(ren_loader* loader, ren_batch* batch) {
   return guard([&]() -> int32_t {
     const auto state = state_of(loader, "loader");
     check_result(batch, "batch");
+    const InUse use(state->use, "loader");
     if (!state->has_started()) fail(StatusCode::invalid_state, "call ren_loader_start_epoch first");
     BatchView view;
     if (!state->next(view)) return REN_END_OF_DATA;

@@ -12,7 +12,7 @@ namespace ren::capi {
 // allocator that it is offered and keeps its owner alive, for the slots are made of its memory.
 class LoaderState final : public BatchSource {
  public:
-  explicit LoaderState(std::unique_ptr<data::Loader> pictures);
+  LoaderState(std::unique_ptr<data::Loader> pictures, std::string place, std::string augmentation);
   LoaderState(std::unique_ptr<BatchSource> source, int64_t labels_per_sample)
       : source_(std::move(source)), labels_per_sample_(labels_per_sample) {}
 
@@ -32,11 +32,16 @@ class LoaderState final : public BatchSource {
   bool has_started() const { return started_; }
   int64_t labels_per_sample() const { return labels_per_sample_; }
   data::LoaderReport report() const;
+  const std::string& place() const { return place_; }  // of the data set; empty: none
+  const std::string& augmentation() const { return augmentation_; }
+
+  UseFlag use;
 
  private:
   std::shared_ptr<void> owner_, offered_owner_;  // before source_: outlives its slots
   std::unique_ptr<BatchSource> source_;
   const data::Loader* pictures_ = nullptr;  // source_, when it reads pictures
+  std::string place_, augmentation_;
   int64_t labels_per_sample_ = 1;
   bool started_ = false;
 };

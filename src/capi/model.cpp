@@ -2,6 +2,7 @@
 #include "capi/model.h"
 
 #include <algorithm>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 namespace ren::capi {
@@ -10,6 +11,14 @@ using importer::ImportedModel;
 using importer::Layout;
 using importer::ParameterInfo;
 using importer::TensorRole;
+
+std::vector<Place> Model::places(bool with_file) const {
+  std::vector<Place> all;
+  if (with_file) all.push_back({path, "the model's file"});
+  for (const std::string& file : imported.external_files)
+    all.push_back({file, "a file of the model's external data"});
+  return all;
+}
 
 std::vector<float> to_file(const Layout& layout, std::span<const float> engine) {
   if (layout.source.empty()) return {engine.begin(), engine.end()};
@@ -44,6 +53,7 @@ void no_such_tensor(const Model& model, const std::string& name, const char* kin
 }
 
 ModelState state_for_trainer(const Model& model) {
+  const std::shared_lock lock(model.values);
   return {model.imported.graph, model.imported.parameters, model.imported.buffers};
 }
 
@@ -223,6 +233,7 @@ int32_t ren_model_get_info(const ren_model* model, ren_model_info* out) {
     info.warnings = int64_t(m.warnings.size());
     info.trained_elements = trained_elements(m);
     info.nodes = int64_t(m.graph.nodes.size());
+    info.external_files = int64_t(m.external_files.size());
     give_result(out, info);
   });
 }
@@ -328,6 +339,15 @@ int32_t ren_model_warning(const ren_model* model, int64_t index, char* buffer, s
   });
 }
 
+int32_t ren_model_external_file(const ren_model* model, int64_t index, char* buffer, size_t capacity,
+                                size_t* needed) {
+  return guard([&] {
+    const auto& files = state_of(model, "model")->imported.external_files;
+    check_index(index, files.size(), "external file");
+    give_text(files[size_t(index)], buffer, capacity, needed);
+  });
+}
+
 int32_t ren_model_metadata(const ren_model* model, const char* key, char* buffer, size_t capacity,
                            size_t* needed) {
   return guard([&] {
@@ -344,6 +364,7 @@ int32_t ren_model_tensor_get(const ren_model* model, const char* name, float* va
     const Model& m = *state_of(model, "model");
     const std::string wanted = text_of(name, "name");
     const ImportedModel& i = m.imported;
+    const std::shared_lock lock(m.values);
     std::vector<float> file;
     if (const int32_t p = find_layout(i.parameter_layouts, wanted); p >= 0) {
       file = to_file(i.parameter_layouts[size_t(p)], i.parameters[size_t(p)]);
@@ -362,6 +383,7 @@ int32_t ren_model_tensor_set(ren_model* model, const char* name, const float* va
     const std::string wanted = text_of(name, "name");
     not_null(values, "values");
     ImportedModel& i = m.imported;
+    const std::unique_lock lock(m.values);
     const int32_t p = find_layout(i.parameter_layouts, wanted), b = find_layout(i.buffer_layouts, wanted);
     if (p < 0 && b < 0) no_such_tensor(m, wanted, "parameter or statistic");
     const Layout& layout = p >= 0 ? i.parameter_layouts[size_t(p)] : i.buffer_layouts[size_t(b)];
@@ -382,6 +404,7 @@ int32_t ren_model_export(const ren_model* model, const char* path, const ren_exp
     const importer::ExportOptions chosen = export_options(options);
     if (options.use_ema != 0)
       fail(StatusCode::invalid_argument, "use_ema: only a trainer keeps averaged weights");
+    const std::shared_lock lock(m.values);
     const auto said =
         importer::export_model(m.imported, m.imported.parameters, m.imported.buffers, file, chosen);
     give_notes(notes, said);

@@ -3,11 +3,13 @@
 
 #include <map>
 #include <memory>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "capi/guard.h"
+#include "capi/places.h"
 #include "capi/report.h"
 #include "engine/train/trainer.h"
 #include "importer/importer.h"
@@ -17,6 +19,11 @@ namespace ren::capi {
 struct Model {
   importer::ImportedModel imported;
   std::string path;
+  // Of imported.parameters and buffers, which ren_model_tensor_set changes; the rest never changes.
+  mutable std::shared_mutex values;
+
+  // Its external data; with_file: the ONNX file as well.
+  std::vector<Place> places(bool with_file) const;
 };
 
 // Values between the engine's order and the file's.

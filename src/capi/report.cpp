@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/report.h"
 
+#include "engine/base/file.h"
+
 namespace ren::capi {
 
 void give_report(ren_report** out, Report report) {
@@ -26,6 +28,20 @@ int32_t ren_report_html(const ren_report* report, char* buffer, size_t capacity,
     const auto& state = state_of(report, "report");
     if (state->html.empty()) ren::fail(ren::StatusCode::unsupported, "this report has no HTML form");
     give_text(state->html, buffer, capacity, needed);
+  });
+}
+
+int32_t ren_report_write(const ren_report* report, int32_t format, const char* path) {
+  return guard([&] {
+    const auto& state = state_of(report, "report");
+    const std::string file = text_of(path, "path");
+    if (format < REN_REPORT_TEXT || format > REN_REPORT_HTML)
+      ren::fail(ren::StatusCode::invalid_argument, "format is {}", format);
+    if (format == REN_REPORT_HTML && state->html.empty())
+      ren::fail(ren::StatusCode::unsupported, "this report has no HTML form");
+    ren::write_file(file, format == REN_REPORT_TEXT   ? state->text
+                          : format == REN_REPORT_JSON ? state->json
+                                                      : state->html);
   });
 }
 

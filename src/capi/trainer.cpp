@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "capi/layout.h"
 #include "capi/loader.h"
@@ -98,7 +99,8 @@ ren_progress progress_of(const FitProgress& p) {
   static_assert(int(FitPhase::training) == REN_PHASE_TRAINING &&
                 int(FitPhase::evaluating) == REN_PHASE_EVALUATING &&
                 int(FitPhase::epoch_done) == REN_PHASE_EPOCH_DONE &&
-                int(FitPhase::checkpoint_written) == REN_PHASE_CHECKPOINT);
+                int(FitPhase::checkpoint_written) == REN_PHASE_CHECKPOINT &&
+                int(FitPhase::checkpoint_failed) == REN_PHASE_CHECKPOINT_FAILED);
   ren_progress out{};
   out.struct_size = sizeof(ren_progress);
   out.phase = int32_t(p.phase);
@@ -112,15 +114,25 @@ ren_progress progress_of(const FitProgress& p) {
   out.loss_scale = p.loss_scale;
   out.training = metrics_of(p.training);
   out.validation = metrics_of(p.validation);
+  out.failed_checkpoints = p.failed_checkpoints;
   return out;
 }
 
 FitObserver observer_of(ren_progress_fn fn, void* user) {
   if (fn == nullptr) return {};
   return [fn, user](const FitProgress& p) {
-    const ren_progress progress = progress_of(p);
+    ren_progress progress = progress_of(p);
+    const std::string message = as_utf8(p.message);
+    if (p.phase == FitPhase::checkpoint_failed) progress.message = message.c_str();
     return fn(user, &progress) == 0;
   };
+}
+
+// What a checkpoint must not replace.
+std::vector<Place> needed_places(const TrainerState& trainer) {
+  std::vector<Place> places = trainer.model->places(true);
+  places.insert(places.end(), trainer.data.begin(), trainer.data.end());
+  return places;
 }
 
 // The loader keeps the trainer, if it takes memory of its device.
@@ -212,6 +224,7 @@ int32_t ren_trainer_step(ren_trainer* trainer, const ren_batch* given, double le
     const auto state = state_of(trainer, "trainer");
     const ren_batch batch = read_options(not_null(given, "batch"), "batch");
     check_result(out, "result", true);
+    const InUse use(state->use, "trainer");
     if (!std::isfinite(learning_rate) || learning_rate < 0)
       fail(StatusCode::invalid_argument, "the learning rate is {}", learning_rate);
     if (state->trainer->options().evaluation_only)
@@ -227,6 +240,7 @@ int32_t ren_trainer_evaluate_batch(ren_trainer* trainer, const ren_batch* given,
     const auto state = state_of(trainer, "trainer");
     const ren_batch batch = read_options(not_null(given, "batch"), "batch");
     check_result(out, "result");
+    const InUse use(state->use, "trainer");
     const int64_t most = state->trainer->options().evaluation_batch;
     check_batch(*state, batch, most, true);
     const void* const images = engine_images(*state, batch, most);
@@ -241,6 +255,7 @@ int32_t ren_trainer_predict(ren_trainer* trainer, const ren_batch* given, float*
     const ren_batch batch = read_options(not_null(given, "batch"), "batch");
     not_null(outputs, "outputs");
     not_null(counts, "counts");
+    const InUse use(state->use, "trainer");
     const int64_t most = state->trainer->options().evaluation_batch;
     check_batch(*state, batch, most, false);
     const Graph& graph = state->model->imported.graph;
@@ -279,10 +294,19 @@ int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* 
       fail(StatusCode::invalid_argument, "training and validation share a loader");
     if (state->trainer->options().evaluation_only)
       fail(StatusCode::invalid_state, "this trainer was made for evaluation only");
+    const std::string checkpoint = text_or(options.checkpoint, "", "checkpoint");
+    const InUse use(state->use, "trainer"), training_use(train_loader->use, "training loader");
+    std::optional<InUse> validation_use;
+    if (validation_loader != nullptr) validation_use.emplace(validation_loader->use, "validation loader");
+    state->data.clear();
+    for (const auto& loader : {train_loader, validation_loader})
+      if (loader != nullptr && !loader->place().empty())
+        state->data.push_back({loader->place(), "the data set"});
+    if (!checkpoint.empty()) refuse_places(checkpoint, "the checkpoint", needed_places(*state));
     FitOptions fit;
     fit.training = &source_for(state, train_loader);
     if (validation_loader != nullptr) fit.validation = &source_for(state, validation_loader);
-    fit.checkpoint_path = text_or(options.checkpoint, "", "checkpoint");
+    fit.checkpoint_path = checkpoint;
     fit.checkpoint_every_steps = options.checkpoint_every_steps;
     fit.observer = observer_of(fn, user);
     give_result(result, progress_of(state->trainer->fit(fit)));
@@ -295,6 +319,7 @@ int32_t ren_trainer_evaluate(ren_trainer* trainer, ren_loader* loader, ren_metri
     const auto state = state_of(trainer, "trainer");
     const auto source = state_of(loader, "loader");
     not_null(metrics, "metrics");
+    const InUse use(state->use, "trainer"), loader_use(source->use, "loader");
     *metrics = metrics_of(state->trainer->evaluate(source_for(state, source), observer_of(fn, user)));
   });
 }
@@ -310,6 +335,8 @@ int32_t ren_trainer_position(const ren_trainer* trainer, ren_position* out) {
   return guard([&] {
     const auto& state = state_of(trainer, "trainer");
     check_result(out, "position");
+    std::optional<InUse> use;
+    if (!state->use.is_mine()) use.emplace(state->use, "trainer");  // callbacks may ask
     ren_position position{};
     position.epoch = state->trainer->epoch();
     position.steps = state->trainer->steps_done();
@@ -322,6 +349,7 @@ int32_t ren_trainer_tensor_get(ren_trainer* trainer, const char* name, int32_t k
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
     const FoundTensor t = find_tensor(*state, text_of(name, "name"), kind);
+    const InUse use(state->use, "trainer");
     const auto engine = t.family == Region::B ? state->trainer->buffer(t.index)
                                               : state->trainer->parameter(t.index, t.family);
     const auto file = to_file(*t.layout, engine);
@@ -340,6 +368,7 @@ int32_t ren_trainer_tensor_set(ren_trainer* trainer, const char* name, int32_t k
     for (const int64_t d : t.layout->onnx_shape) expected *= d;
     if (int64_t(count) != expected)
       fail(StatusCode::invalid_argument, "tensor '{}' takes {} values, not {}", name, expected, count);
+    const InUse use(state->use, "trainer");
     const auto engine = from_file(*t.layout, {values, count});
     if (t.family == Region::B) {
       state->trainer->set_buffer(t.index, engine);
@@ -354,14 +383,29 @@ int32_t ren_trainer_tensor_set(ren_trainer* trainer, const char* name, int32_t k
 int32_t ren_trainer_checkpoint_save(ren_trainer* trainer, const char* path) {
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
-    state->trainer->save_checkpoint(text_of(path, "path"));
+    const std::string file = text_of(path, "path");
+    const InUse use(state->use, "trainer");
+    refuse_places(file, "the checkpoint", needed_places(*state));
+    state->trainer->save_checkpoint(file);
   });
 }
 
 int32_t ren_trainer_checkpoint_load(ren_trainer* trainer, const char* path) {
   return guard([&] {
     const auto state = state_of(trainer, "trainer");
-    state->trainer->load_checkpoint(text_of(path, "path"));
+    const std::string file = text_of(path, "path");
+    const InUse use(state->use, "trainer");
+    state->trainer->load_checkpoint(file);
+  });
+}
+
+int32_t ren_trainer_resume(ren_trainer* trainer, ren_loader* training, const char* path) {
+  return guard([&] {
+    const auto state = state_of(trainer, "trainer");
+    const auto loader = state_of(training, "training loader");
+    const std::string file = text_of(path, "path");
+    const InUse use(state->use, "trainer"), loader_use(loader->use, "training loader");
+    state->trainer->load_checkpoint(file, loader.get());
   });
 }
 
@@ -372,6 +416,8 @@ int32_t ren_trainer_export(ren_trainer* trainer, const char* path, const ren_exp
     const std::string file = text_of(path, "path");
     const ren_export_options options = read_options(given, "ren_export_options");
     const importer::ExportOptions chosen = export_options(options);
+    const InUse use(state->use, "trainer");
+    refuse_places(file, "the export", state->data);
     const Trainer& t = *state->trainer;
     if (options.use_ema != 0 && !t.options().spec.optimizer.ema)
       fail(StatusCode::invalid_state, "use_ema: this trainer keeps no averaged weights (ema_decay)");

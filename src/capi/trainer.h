@@ -14,6 +14,8 @@ struct TrainerState {
   std::shared_ptr<const Model> model;  // for layouts, names and the export
   std::unique_ptr<Trainer> trainer;
   std::vector<std::byte> images;  // a pushed batch in the engine's layout
+  std::vector<Place> data;        // that it was trained on
+  UseFlag use;
 };
 
 TrainerOptions trainer_options(const ren_trainer_options& options, const Model& model);

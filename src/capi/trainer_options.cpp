@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the C API's options to the trainer's.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -10,23 +11,37 @@
 namespace ren::capi {
 namespace {
 
+// "OUTPUT" or "OUTPUT:WEIGHT"; an output's own name may have a colon.
+OutputLoss parse_loss(const std::string& item, const std::string& text, const Graph& graph) {
+  const auto exists = [&](const std::string& name) {
+    return std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                       [&](const GraphOutput& o) { return o.name == name; });
+  };
+  if (exists(item)) return {item, 1.0f};
+  const size_t colon = item.rfind(':');
+  OutputLoss loss{item.substr(0, colon), 1.0f};
+  if (loss.output.empty())
+    fail(StatusCode::invalid_argument, "losses '{}': an output's name is missing", text);
+  if (!exists(loss.output))
+    fail(StatusCode::not_found, "losses '{}': the model has no output '{}'", text, loss.output);
+  const char* const last = item.data() + item.size();
+  const auto [end, error] = std::from_chars(item.data() + colon + 1, last, loss.weight);
+  if (error != std::errc() || end != last)
+    fail(StatusCode::invalid_argument, "losses '{}': '{}' is not OUTPUT or OUTPUT:WEIGHT", text, item);
+  if (!std::isfinite(loss.weight) || loss.weight <= 0)
+    fail(StatusCode::invalid_argument, "losses '{}': the weight of '{}' has to be finite and above 0", text,
+         loss.output);
+  return loss;
+}
+
 std::vector<OutputLoss> parse_losses(const std::string& text, const Graph& graph) {
   std::vector<OutputLoss> losses;
-  size_t begin = 0;
-  while (begin <= text.size()) {
+  for (size_t begin = 0; begin <= text.size();) {
     const size_t comma = std::min(text.find(',', begin), text.size());
-    const std::string item = text.substr(begin, comma - begin);
-    const size_t colon = item.rfind(':');
-    OutputLoss loss{item.substr(0, colon), 1.0f};
-    if (colon != std::string::npos) {
-      const char* const last = item.data() + item.size();
-      const auto [end, error] = std::from_chars(item.data() + colon + 1, last, loss.weight);
-      if (error != std::errc() || end != last || !std::isfinite(loss.weight))
-        fail(StatusCode::invalid_argument, "losses: '{}' is not OUTPUT or OUTPUT:WEIGHT", item);
-    }
-    bool exists = false;
-    for (const GraphOutput& o : graph.outputs) exists = exists || o.name == loss.output;
-    if (!exists) fail(StatusCode::not_found, "losses: the model has no output '{}'", loss.output);
+    OutputLoss loss = parse_loss(text.substr(begin, comma - begin), text, graph);
+    for (const OutputLoss& other : losses)
+      if (other.output == loss.output)
+        fail(StatusCode::invalid_argument, "losses '{}': output '{}' is named twice", text, loss.output);
     losses.push_back(std::move(loss));
     begin = comma + 1;
   }
@@ -86,7 +101,7 @@ void check_numbers(const ren_trainer_options& o) {
   const auto positive = [&](double value, const char* where) {
     want(std::isfinite(value) && value >= 0, where, value, "it has to be finite and not negative");
   };
-  constexpr int64_t most = int64_t{1} << 24;
+  constexpr int64_t most = kMostBatch;
   want(o.batch >= 0 && o.batch <= most, "batch", double(o.batch), "it has to be in 1 to 16777216");
   want(o.evaluation_batch >= 0 && o.evaluation_batch <= most, "evaluation_batch", double(o.evaluation_batch),
        "it has to be in 1 to 16777216");
@@ -144,7 +159,7 @@ TrainerOptions trainer_options(const ren_trainer_options& o, const Model& model)
   if (o.batch > 0) out.batch = o.batch;
   if (o.other_batch_count > 0) not_null(o.other_batches, "other_batches");
   for (size_t i = 0; i < o.other_batch_count; ++i) {
-    if (o.other_batches[i] < 1 || o.other_batches[i] > (int64_t{1} << 24))
+    if (o.other_batches[i] < 1 || o.other_batches[i] > kMostBatch)
       fail(StatusCode::invalid_argument, "other_batches[{}] is {}", i, o.other_batches[i]);
     out.other_batches.push_back(o.other_batches[i]);
   }

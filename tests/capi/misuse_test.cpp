@@ -23,6 +23,8 @@ std::vector<Call> all_null() {
       {"ren_report_json", [] { return ren_report_json(nullptr, nullptr, 0, nullptr); }},
       {"ren_report_html", [] { return ren_report_html(nullptr, nullptr, 0, nullptr); }},
       {"ren_report_passed", [] { return ren_report_passed(nullptr, nullptr); }},
+      {"ren_report_write", [] { return ren_report_write(nullptr, 0, nullptr); }},
+      {"ren_check_output", [] { return ren_check_output(nullptr, 0, nullptr, 0); }},
       {"ren_doctor", [] { return ren_doctor(nullptr); }},
       {"ren_model_load", [] { return ren_model_load(nullptr, nullptr, nullptr); }},
       {"ren_model_get_info", [] { return ren_model_get_info(nullptr, nullptr); }},
@@ -36,6 +38,7 @@ std::vector<Call> all_null() {
       {"ren_model_tensor_find", [] { return ren_model_tensor_find(nullptr, nullptr, nullptr); }},
       {"ren_model_note", [] { return ren_model_note(nullptr, 0, nullptr, 0, nullptr); }},
       {"ren_model_warning", [] { return ren_model_warning(nullptr, 0, nullptr, 0, nullptr); }},
+      {"ren_model_external_file", [] { return ren_model_external_file(nullptr, 0, nullptr, 0, nullptr); }},
       {"ren_model_metadata", [] { return ren_model_metadata(nullptr, nullptr, nullptr, 0, nullptr); }},
       {"ren_model_tensor_get", [] { return ren_model_tensor_get(nullptr, nullptr, nullptr, 0, nullptr); }},
       {"ren_model_tensor_set", [] { return ren_model_tensor_set(nullptr, nullptr, nullptr, 0); }},
@@ -54,6 +57,7 @@ std::vector<Call> all_null() {
       {"ren_loader_create_from_callback",
        [] { return ren_loader_create_from_callback(nullptr, nullptr, nullptr, nullptr); }},
       {"ren_loader_get_info", [] { return ren_loader_get_info(nullptr, nullptr); }},
+      {"ren_loader_augmentation", [] { return ren_loader_augmentation(nullptr, nullptr, 0, nullptr); }},
       {"ren_loader_report", [] { return ren_loader_report(nullptr, nullptr); }},
       {"ren_loader_start_epoch", [] { return ren_loader_start_epoch(nullptr, 0, 0); }},
       {"ren_loader_next", [] { return ren_loader_next(nullptr, nullptr); }},
@@ -74,6 +78,7 @@ std::vector<Call> all_null() {
       {"ren_trainer_tensor_set", [] { return ren_trainer_tensor_set(nullptr, nullptr, 0, nullptr, 0); }},
       {"ren_trainer_checkpoint_save", [] { return ren_trainer_checkpoint_save(nullptr, nullptr); }},
       {"ren_trainer_checkpoint_load", [] { return ren_trainer_checkpoint_load(nullptr, nullptr); }},
+      {"ren_trainer_resume", [] { return ren_trainer_resume(nullptr, nullptr, nullptr); }},
       {"ren_trainer_export", [] { return ren_trainer_export(nullptr, nullptr, nullptr, nullptr); }},
       {"ren_trainer_plan", [] { return ren_trainer_plan(nullptr, nullptr); }},
       {"ren_verify", [] { return ren_verify(nullptr, nullptr, nullptr, nullptr); }},
@@ -209,10 +214,69 @@ TEST(Misuse, TrainerOptionsOutOfRangeAreAllListed) {
   refused([](auto& o) { o.device = "cpu:1"; }, REN_ERROR_NOT_FOUND);
   refused([](auto& o) { o.normalize = "mnist"; }, REN_ERROR_INVALID_ARGUMENT);
   refused([](auto& o) { o.losses = "nothing:1"; }, REN_ERROR_NOT_FOUND);
-  refused([](auto& o) { o.losses = ":"; }, REN_ERROR_INVALID_ARGUMENT);
+  for (const char* losses :
+       {":", "", ",", "logits,", ",logits", "logits:", "logits:x", "logits:0", "logits:-1", "logits:nan",
+        "logits:inf", "logits:1e99", "logits,logits", "logits:1,logits:2"})
+    refused([&](auto& o) { o.losses = losses; }, REN_ERROR_INVALID_ARGUMENT);
   refused([](auto& o) { o.channel_count = 3; }, REN_ERROR_INVALID_ARGUMENT);
   refused([](auto& o) { o.other_batch_count = 1; }, REN_ERROR_INVALID_ARGUMENT);
   refused([](auto& o) { o.memory_limit = 1000; }, REN_ERROR_OUT_OF_MEMORY);
+}
+
+TEST(Misuse, LossesNamedTwiceAreSaidSo) {
+  const ModelPtr model = load_model();
+  ren_trainer_options options = small_options();
+  options.losses = "logits:1,logits:2";
+  ren_trainer* trainer = nullptr;
+  EXPECT_EQ(ren_trainer_create(model.get(), &options, &trainer), REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(ren_last_error_message()).find("'logits' is named twice"), std::string::npos)
+      << ren_last_error_message();
+}
+
+TEST(Misuse, SourcesOfImpossibleSizes) {
+  const auto fill = [](void*, int64_t, int64_t, int64_t, void*, int32_t*) -> int32_t { return 0; };
+  const auto refused = [&](auto&& change, const char* text) {
+    ren_source_options o = REN_SOURCE_OPTIONS_INIT;
+    o.samples = o.batch = 4;
+    o.channels = o.height = o.width = 3;
+    change(o);
+    ren_loader* loader = nullptr;
+    EXPECT_EQ(ren_loader_create_from_callback(&o, &loader, fill, nullptr), REN_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(ren_last_error_message()).find(text), std::string::npos)
+        << ren_last_error_message();
+  };
+  refused([](auto& o) { o.channels = int64_t{1} << 31; }, "channels is 2147483648: 1 to 65535 are possible");
+  refused([](auto& o) { o.height = 65536; }, "height is 65536: 1 to 65535");
+  refused([](auto& o) { o.width = -1; }, "width is -1: 1 to 65535");
+  refused([](auto& o) { o.batch = (1 << 24) + 1; }, "batch is 16777217: 1 to 16777216");
+  refused([](auto& o) { o.batch = 0; }, "batch is 0: 1 to 16777216");
+  refused([](auto& o) { o.channels = o.height = o.width = 65535; }, "too many");
+}
+
+// One file for the limits of folders' loaders: the same as for callbacks and trainers.
+TEST(Misuse, LoadersOfImpossibleSizes) {
+  const std::string place = std::string(REN_FIXTURES) + "/data";
+  ren_dataset* data = nullptr;
+  ASSERT_OK(ren_dataset_open_pictures(place.c_str(), &data));
+  const auto refused = [&](auto&& change, const char* text) {
+    ren_loader_options o = REN_LOADER_OPTIONS_INIT;
+    o.batch = 4;
+    o.channels = o.height = o.width = 3;
+    change(o);
+    ren_loader* loader = nullptr;
+    EXPECT_EQ(ren_loader_create(data, "all", &o, &loader), REN_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(ren_last_error_message()).find(text), std::string::npos)
+        << ren_last_error_message();
+    ren_loader_destroy(loader);
+  };
+  refused([](auto& o) { o.channels = int64_t{1} << 31; }, "channels is 2147483648");
+  refused([](auto& o) { o.channels = 2; }, "channels is 2: pictures have 3 (RGB) or 1 (gray)");
+  refused([](auto& o) { o.height = 65536; }, "height is 65536");
+  refused([](auto& o) { o.batch = (1 << 24) + 1; }, "batch is 16777217: 1 to 16777216");
+  refused([](auto& o) { o.batch = -1; }, "batch is -1");
+  refused([](auto& o) { o.threads = 1025; }, "threads is 1025: 0 (one a processor) to 1024");
+  refused([](auto& o) { o.threads = -1; }, "threads is -1");
+  ren_dataset_destroy(data);
 }
 
 TEST(Misuse, BatchesThatDoNotFit) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,20 @@ inline std::string example_model() {
 inline std::string parity_file(const std::string& name) {
   return std::string(REN_FIXTURES) + "/parity/" + name;
 }
+
+// Gone when the test ends.
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/ren-capi-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string at(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
 
 struct ModelDelete {
   void operator()(ren_model* m) const { ren_model_destroy(m); }

@@ -13,19 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/ren-capi-XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string at(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
-
 TEST(Training, StepsLowerTheLossOfTheirBatch) {
   const ModelPtr model = load_model();
   const Pushed batch(info_of(model), 4);
