@@ -26,4 +26,9 @@ if "${example[@]}" "$work/out.onnx" "$work/nowhere" "$work/none.onnx" 1 2>"$work
   exit 1
 fi
 grep -q '^error.*nowhere' "$work/errors"
+if "${example[@]}" "$work/out.onnx" "$work/shapes" "$work/none.onnx" few 2>"$work/errors"; then
+  echo "a number of epochs that is none should be an error"
+  exit 1
+fi
+grep -q '^usage: ' "$work/errors"
 [[ ! -e $work/none.onnx ]]

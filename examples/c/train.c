@@ -4,7 +4,7 @@
  *
  *   usage: train MODEL.onnx PICTURES OUT.onnx [EPOCHS]
  *
- * PICTURES holds train/CLASS/ and val/CLASS/ with JPEG or PNG files, as a folder or a zip.
+ * PICTURES holds train/CLASS/ and val/CLASS/ with JPEG or PNG files, as a folder or a zip. EPOCHS is 10 by default.
  */
 #include <renaissance_c.h>
 #include <stdio.h>
@@ -75,11 +75,14 @@ static int32_t run(handles *h, const char *model_path, const char *pictures, con
 int main(int argc, char **argv) {
   handles h = {NULL, NULL, NULL, NULL, NULL};
   int32_t status;
-  if (argc < 4) {
+  long epochs = 10;
+  char *end = "";
+  if (argc == 5) epochs = strtol(argv[4], &end, 10);
+  if (argc < 4 || argc > 5 || *end != '\0' || epochs < 1) {
     fprintf(stderr, "usage: %s MODEL.onnx PICTURES OUT.onnx [EPOCHS]\n", argv[0]);
     return 2;
   }
-  status = run(&h, argv[1], argv[2], argv[3], argc > 4 ? atoll(argv[4]) : 10);
+  status = run(&h, argv[1], argv[2], argv[3], epochs);
   if (status < 0)
     fprintf(stderr, "error (%s): %s\n", ren_status_name(status), ren_last_error_message());
   else

@@ -5,12 +5,17 @@
 usage: train.py MODEL.onnx PICTURES OUT.onnx [EPOCHS]
 
 PICTURES holds train/CLASS/ and val/CLASS/ with JPEG or PNG files, as a folder or a zip.
+EPOCHS is 10 by default. Needs NumPy and librenaissance.so: that of build/release, an installed one, or what
+RENAISSANCE_LIBRARY names.
 """
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'bindings', 'python'))
-from renaissance import Dataset, Error, Loader, Model, Trainer, abi  # noqa: E402
+try:
+    from renaissance import Dataset, Error, Loader, Model, Trainer, abi
+except ModuleNotFoundError as missing:
+    sys.exit(f'error: this Python ({sys.executable}) has no {missing.name}: pip install {missing.name}')
 
 BATCH = 64
 
@@ -35,7 +40,7 @@ def train(model_path, pictures, out, epochs):
 
 
 if __name__ == '__main__':
-    if len(sys.argv) < 4:
+    if len(sys.argv) not in (4, 5) or not ''.join(sys.argv[4:] or ['10']).isdigit():
         sys.exit(__doc__)
     try:
         train(*sys.argv[1:4], int(sys.argv[4]) if len(sys.argv) > 4 else 10)
