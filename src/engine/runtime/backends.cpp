@@ -20,7 +20,7 @@ std::string find_module() {
     if (fs::exists(place, ignored)) return place.lexically_normal().string();
   }
   fail(StatusCode::not_found,
-       "this installation has no CUDA module: there is no {} in {}; `scripts/build.sh cuda` builds one",
+       "this installation has no CUDA module: there is no {} in {}; `scripts/build.sh cuda` makes build/cuda, which has one",
        kCudaModuleFile, folder.string());
 }
 
