@@ -30,8 +30,5 @@ std::string text_of(const ReportHandle& report) {
 std::string json_of(const ReportHandle& report) {
   return text_from([&](char* b, size_t c, size_t* n) { return ren_report_json(report.get(), b, c, n); });
 }
-std::string html_of(const ReportHandle& report) {
-  return text_from([&](char* b, size_t c, size_t* n) { return ren_report_html(report.get(), b, c, n); });
-}
 
 }  // namespace ren::cli

@@ -13,7 +13,8 @@
 namespace ren::cli {
 
 // Exit codes of the program, as docs/cli.md lists them.
-enum ExitCode { kOk = 0, kFailure = 1, kRefused = 2, kInterrupted = 130 };
+// kIncomplete: the results are written, but something on the way was not.
+enum ExitCode { kOk = 0, kFailure = 1, kRefused = 2, kIncomplete = 3, kInterrupted = 130 };
 
 class CliError : public std::runtime_error {
  public:
@@ -84,6 +85,5 @@ std::string text_from(Get&& get) {
 
 std::string text_of(const ReportHandle& report);
 std::string json_of(const ReportHandle& report);
-std::string html_of(const ReportHandle& report);
 
 }  // namespace ren::cli

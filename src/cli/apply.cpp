@@ -215,6 +215,9 @@ struct Predict {
   std::vector<std::string> class_names(int64_t count) const;
   void predict_place(const DatasetHandle& dataset, const std::vector<std::string>& names);
   void print(const std::string& path, const float* logits, const std::vector<std::string>& names);
+  void refuse(const std::string& path);
+
+  int64_t not_finite_ = 0;  // pictures without an answer
 };
 
 std::vector<std::string> Predict::class_names(int64_t count) const {
@@ -237,6 +240,8 @@ std::vector<std::string> Predict::class_names(int64_t count) const {
 }
 
 void Predict::print(const std::string& path, const float* logits, const std::vector<std::string>& names) {
+  if (!std::all_of(logits, logits + names.size(), [](float v) { return std::isfinite(v); }))
+    return refuse(path);
   const size_t count = names.size();
   const double most = *std::max_element(logits, logits + count);
   std::vector<double> p(count);
@@ -256,6 +261,14 @@ void Predict::print(const std::string& path, const float* logits, const std::vec
   }
   output.event({{"event", "prediction"}, {"path", path}, {"predictions", list}});
   output.result(text);
+}
+
+void Predict::refuse(const std::string& path) {
+  const char* const text =
+      "the model's output is not finite: its weights have diverged, or the precision is too small";
+  ++not_finite_;
+  output.event({{"event", "prediction"}, {"path", path}, {"error", text}});
+  output.problem(fmt::format("error: {}: {}", path, text));
 }
 
 void Predict::predict_place(const DatasetHandle& dataset, const std::vector<std::string>& names) {
@@ -303,6 +316,10 @@ void Predict::run() {
   inference.tell_normalization(output);
   for (const DatasetHandle& place : places) predict_place(place, names);
   output.finish();
+  if (not_finite_ > 0)
+    throw CliError(kFailure,
+                   fmt::format("{} of {} pictures have no prediction: the model's output is not finite",
+                               not_finite_, total));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cli/api.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
+#include "cli/stack.h"
 #include "cli/usage.h"
 
 namespace {
@@ -24,7 +25,8 @@ constexpr const char* kExamples = R"(Examples:
   renaissance predict trained.onnx cat.jpg more-pictures/
 
 renaissance COMMAND --help tells more.
-Exit codes: 0 done, 1 failed or numbers differ, 2 bad usage or refused input, 130 interrupted.)";
+Exit codes: 0 done, 1 failed or numbers differ, 2 bad usage or refused input, 3 done, but
+  checkpoints were not written, 130 interrupted.)";
 
 // Between parallel loops libgomp's threads spin for about a millisecond by default. Where other
 // processes want the processors too, they then wait for each other most of the time (a training was
@@ -68,14 +70,7 @@ int run(int argc, char** argv) {
   return exit_code;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  limit_spinning(argv);
-  if ((ren_abi_version() >> 16) != (REN_ABI_VERSION >> 16) || ren_abi_version() < REN_ABI_VERSION)
-    return fail_with(ren::cli::kFailure, fmt::format("librenaissance.so has ABI {}, this program needs {}",
-                                                     ren_abi_version(), REN_ABI_VERSION));
-  ren::cli::install_signal_handlers();
+int run_and_tell(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const ren::cli::CliError& e) {
@@ -85,4 +80,15 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     return fail_with(ren::cli::kFailure, e.what());
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  limit_spinning(argv);
+  if ((ren_abi_version() >> 16) != (REN_ABI_VERSION >> 16) || ren_abi_version() < REN_ABI_VERSION)
+    return fail_with(ren::cli::kFailure, fmt::format("librenaissance.so has ABI {}, this program needs {}",
+                                                     ren_abi_version(), REN_ABI_VERSION));
+  ren::cli::install_signal_handlers();
+  return ren::cli::with_enough_stack([&] { return run_and_tell(argc, argv); });
 }

@@ -3,16 +3,9 @@
 
 #include "cli/values.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace ren::cli {
@@ -35,11 +28,6 @@ int32_t position_in(const std::string& text, std::initializer_list<const char*> 
     ++i;
   }
   return -1;
-}
-
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
 }  // namespace
@@ -177,7 +165,7 @@ void LoaderChoice::add(CLI::App& command, bool skip) {
                     "replaced by what could be decoded and grey"
                   : "A picture that can't be decoded ends the command, or is replaced by what could be "
                     "decoded and grey");
-  add_whole(command, "--loader-threads", threads, 0, 4096,
+  add_whole(command, "--loader-threads", threads, 0, 1024,
             "Threads that decode pictures; 0: as many as processors");
 }
 
@@ -307,45 +295,6 @@ void check_class_count(const ModelHandle& model, const std::string& losses, size
 void add_output(CLI::App& command, Output& output, bool quiet) {
   command.add_flag("--json", output.json, "One JSON object a line on standard output, for machines");
   if (quiet) command.add_flag("--quiet", output.quiet, "Results and errors only");
-}
-
-uint64_t file_bytes(const std::string& path) {
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0 ? uint64_t(status.st_size) : 0;
-}
-
-void check_writable(const std::string& path, const char* option, uint64_t bytes) {
-  const auto refuse = [&](const std::string& why) {
-    throw CliError(kRefused, fmt::format("{} '{}' can't be written: {}", option, path, why));
-  };
-  struct stat status {};
-  if (path.empty() || path.back() == '/') refuse("it names no file");
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    refuse("something that is no file has that name");
-  const std::string folder = folder_of(path);
-  if (stat(folder.c_str(), &status) != 0)
-    refuse(fmt::format("folder '{}': {}", folder, std::strerror(errno)));
-  if (!S_ISDIR(status.st_mode)) refuse(fmt::format("'{}' is no folder", folder));
-  // Asking is not enough (a read-only file system, quotas): a file is made and removed.
-  const std::string probe = fmt::format("{}/.renaissance-probe-{}", folder, getpid());
-  const int descriptor = open(probe.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-  if (descriptor < 0) refuse(std::strerror(errno));
-  close(descriptor);
-  unlink(probe.c_str());
-  struct statvfs room {};
-  if (statvfs(folder.c_str(), &room) == 0 && uint64_t(room.f_bavail) * room.f_frsize < bytes)
-    refuse(fmt::format("it takes {}, {} are free", bytes_text(double(bytes)),
-                       bytes_text(double(room.f_bavail) * double(room.f_frsize))));
-}
-
-void write_text_file(const std::string& path, const std::string& text) {
-  std::FILE* const file = std::fopen(path.c_str(), "wb");
-  const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const int problem = errno;
-  const bool closed = file != nullptr && std::fclose(file) == 0;
-  if (!written || !closed)
-    throw CliError(kFailure,
-                   fmt::format("'{}' can't be written: {}", path, std::strerror(written ? errno : problem)));
 }
 
 }  // namespace ren::cli

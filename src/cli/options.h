@@ -78,10 +78,5 @@ std::optional<std::vector<std::string>> classes_in(const ren_model* model);
 void check_class_count(const ModelHandle& model, const std::string& losses, size_t classes,
                        const std::string& remedy);
 void add_output(CLI::App& command, Output& output, bool quiet = true);
-// Refuses, before any work, a file that could not be written later: no such folder, no permission,
-// a folder of that name, less room than `bytes`.
-void check_writable(const std::string& path, const char* option, uint64_t bytes);
-uint64_t file_bytes(const std::string& path);  // 0 when unknown
-void write_text_file(const std::string& path, const std::string& text);
 
 }  // namespace ren::cli

@@ -92,7 +92,9 @@ void Output::result(const std::string& text) {
   write(text.empty() || text.back() == '\n' ? text : text + "\n");
 }
 void Output::note(const std::string& text) {
-  if (quiet) return;
+  if (!quiet) problem(text);
+}
+void Output::problem(const std::string& text) {
   end_progress();
   std::fprintf(stderr, "%s\n", text.c_str());
 }

@@ -20,6 +20,7 @@ class Output {
   void result(const std::string& text);     // without --json
   void raw_json(const std::string& text);   // with --json
   void note(const std::string& text);       // on standard error, unless quiet
+  void problem(const std::string& text);    // on standard error, always
 
   // A bar on a terminal; elsewhere a line or an event now and then. `what` begins the line.
   void progress(const std::string& what, const ren_progress& progress);

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/values.h"
 
 namespace ren::cli {
@@ -47,8 +48,12 @@ struct Plan {
   Output output;
 
   void run() {
-    if (!html.empty()) check_writable(html, "--html", 0);
+    PlannedOutputs outputs;
+    if (!html.empty()) outputs.add("--html", html, 0, {{model.path, "the model"}});
+    outputs.check();
     const ModelHandle loaded = model.load();
+    outputs.keep(external_files(loaded));
+    outputs.check();
     ren_trainer_options options = REN_TRAINER_OPTIONS_INIT;
     training.apply(options);
     device.apply(options);
@@ -56,7 +61,7 @@ struct Plan {
         [&](ren_trainer** out) { return ren_trainer_create(loaded.get(), &options, out); });
     const auto report =
         make<ReportHandle>([&](ren_report** out) { return ren_trainer_plan(trainer.get(), out); });
-    if (!html.empty()) write_text_file(html, html_of(report));
+    if (!html.empty()) check(ren_report_write(report.get(), REN_REPORT_HTML, html.c_str()));
     output.raw_json(json_of(report));
     output.result(text_of(report) + kPlanLegend);
     output.finish();
@@ -111,8 +116,14 @@ struct Export {
   Output output;
 
   void run() {
-    check_writable(out, "--out", file_bytes(model.path));
+    PlannedOutputs places;
+    places.add("--out", out, file_bytes(model.path));
+    places.check();
     const ModelHandle loaded = model.load();
+    PlannedOutputs outputs;
+    outputs.add("--out", out, model_bytes(model.path, loaded));
+    outputs.keep(external_files(loaded));
+    outputs.check();
     std::vector<std::string> texts;
     for (const std::string& item : metadata) {
       const size_t equals = item.find('=');

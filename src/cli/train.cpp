@@ -2,11 +2,15 @@
 // The command `train`.
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/signals.h"
 #include "cli/values.h"
 
@@ -27,8 +31,11 @@ struct Train {
   void run();
 
  private:
+  void check_options() const;
   void check_outputs() const;
   void open_data();
+  void warn(const std::string& text);
+  void warn_of_all();
   void check_classes() const;
   void make_trainer();
   LoaderHandle make_loader(const char* split, bool trains) const;
@@ -40,12 +47,15 @@ struct Train {
   int32_t observe(const ren_progress& p);
   void report_bad_files(const LoaderHandle& from, const char* split);
   void write_model(const std::string& path, bool averaged);
+  void write_models();
+  std::string rescue(const std::string& path, bool averaged, const std::string& why);
 
   ModelHandle model_;
   ren_model_info info_ = REN_MODEL_INFO_INIT;
   DatasetHandle dataset_;
   std::vector<std::string> classes_;
   int64_t training_size_ = 0, validation_size_ = 0;  // 0: no validation
+  int64_t asked_batch_ = 0;
   TrainerHandle trainer_;
   LoaderHandle training_, validation_;
   ren_progress last_ = REN_PROGRESS_INIT;
@@ -56,19 +66,48 @@ nlohmann::json json_of(const ren_metrics& m) {
           {"samples", m.samples}, {"skipped", m.skipped}, {"seconds", m.seconds}};
 }
 
+// Before anything is read, and again when the model tells its size and its files.
 void Train::check_outputs() const {
-  const uint64_t size = file_bytes(model.path);
-  check_writable(out, "--out", size);
-  if (!out_ema.empty()) {
-    if (training.ema <= 0) throw CliError(kRefused, "--out-ema needs --ema");
-    check_writable(out_ema, "--out-ema", size);
+  const uint64_t size = model_ == nullptr ? file_bytes(model.path) : model_bytes(model.path, model_);
+  const std::vector<NeededFile> resumed = {{resume, "the checkpoint to resume from"}};
+  PlannedOutputs outputs;
+  outputs.keep({{data, "the data set"}, {validation, "the validation data"}});
+  outputs.add("--out", out, size, resumed);
+  if (!out_ema.empty()) outputs.add("--out-ema", out_ema, size, resumed);
+  if (!checkpoint.empty()) {
+    const int values_a_weight = 1 + (training.momentum > 0 ? 1 : 0) + (training.ema > 0 ? 1 : 0);
+    outputs.add("--checkpoint", checkpoint, model_ == nullptr ? 0 : checkpoint_bytes(model_, values_a_weight),
+                {{model.path, "the model"}}, 2);
   }
-  // weights, momentum and average
-  if (!checkpoint.empty()) check_writable(checkpoint, "--checkpoint", 3 * size);
+  if (model_ != nullptr) outputs.keep(external_files(model_));
+  outputs.check();
+}
+
+void Train::check_options() const {
+  if (!out_ema.empty() && training.ema <= 0) throw CliError(kRefused, "--out-ema needs --ema");
   if (checkpoint_every > 0 && checkpoint.empty())
     throw CliError(kRefused, "--checkpoint-every needs --checkpoint");
   if (training.schedule == "step" && training.step_epochs <= 0)
     throw CliError(kRefused, "--schedule step needs --step-epochs");
+}
+
+void Train::warn(const std::string& text) {
+  output.event({{"event", "warning"}, {"message", text}});
+  output.note("warning: " + text);
+}
+
+void Train::warn_of_all() {
+  for (int64_t i = 0; i < info_.warnings; ++i)
+    warn(
+        text_from([&](char* b, size_t c, size_t* n) { return ren_model_warning(model_.get(), i, b, c, n); }));
+  int64_t warnings = 0;
+  check(ren_dataset_warning_count(dataset_.get(), &warnings));
+  for (int64_t i = 0; i < warnings; ++i)
+    warn(text_from(
+        [&](char* b, size_t c, size_t* n) { return ren_dataset_warning(dataset_.get(), i, b, c, n); }));
+  if (asked_batch_ > training_size_)
+    warn(fmt::format("--batch {} is more than the {} pictures for training: an epoch is a single step of {}",
+                     asked_batch_, training_size_, training_size_));
 }
 
 void Train::open_data() {
@@ -77,12 +116,6 @@ void Train::open_data() {
   check(ren_dataset_size(dataset_.get(), "train", &training_size_));
   const int32_t status = ren_dataset_size(dataset_.get(), "val", &validation_size_);
   if (status != REN_ERROR_NOT_FOUND) check(status);
-  int64_t warnings = 0;
-  check(ren_dataset_warning_count(dataset_.get(), &warnings));
-  for (int64_t i = 0; i < warnings; ++i)
-    output.note("warning: " + text_from([&](char* b, size_t c, size_t* n) {
-                  return ren_dataset_warning(dataset_.get(), i, b, c, n);
-                }));
 }
 
 void Train::check_classes() const {
@@ -118,12 +151,14 @@ void Train::make_trainer() {
   }
   trainer_ = make<TrainerHandle>([&](ren_trainer** t) { return ren_trainer_create(model_.get(), &o, t); });
   if (!resume.empty())
-    reading_input([&] { return check(ren_trainer_checkpoint_load(trainer_.get(), resume.c_str())); });
+    reading_input([&] { return check(ren_trainer_resume(trainer_.get(), training_.get(), resume.c_str())); });
 }
 
 void Train::announce() {
   const std::string name = text_from(
       [&](char* b, size_t c, size_t* n) { return ren_trainer_device_name(trainer_.get(), b, c, n); });
+  const std::string chosen = text_from(
+      [&](char* b, size_t c, size_t* n) { return ren_loader_augmentation(training_.get(), b, c, n); });
   ren_position position = REN_POSITION_INIT;
   check(ren_trainer_position(trainer_.get(), &position));
   output.event({{"event", "start"},
@@ -138,6 +173,7 @@ void Train::announce() {
                 {"epochs", training.epochs},
                 {"trained_elements", info_.trained_elements},
                 {"normalize", normalize.text()},
+                {"augmentation", chosen},
                 {"steps_done", position.steps}});
   output.line(fmt::format("model     {}, {} trained values", model.path, info_.trained_elements));
   output.line(fmt::format("data      {}: {} pictures of {} classes, {}", data, training_size_,
@@ -145,10 +181,12 @@ void Train::announce() {
                           validation_size_ > 0 ? fmt::format("{} for validation", validation_size_)
                                                : std::string("none for validation (--val names some)")));
   output.line(fmt::format("input     {}x{}x{}, augmentation {}, normalisation {}", info_.channels,
-                          info_.height, info_.width, augment, normalize.text()));
+                          info_.height, info_.width,
+                          augment == "auto" ? fmt::format("auto ({})", chosen) : augment, normalize.text()));
   output.line(fmt::format("device    {}, {}", name, device.precision));
   if (position.steps > 0)
     output.line(fmt::format("resumed   epoch {}, after {} steps", position.epoch + 1, position.steps));
+  warn_of_all();
 }
 
 int32_t Train::observe(const ren_progress& p) {
@@ -162,6 +200,10 @@ int32_t Train::observe(const ren_progress& p) {
         break;
       case REN_PHASE_CHECKPOINT:
         output.event({{"event", "checkpoint"}, {"file", checkpoint}});
+        break;
+      case REN_PHASE_CHECKPOINT_FAILED:
+        output.event({{"event", "checkpoint_failed"}, {"file", checkpoint}, {"message", p.message}});
+        output.problem(fmt::format("warning: a checkpoint was not written, training goes on: {}", p.message));
         break;
       case REN_PHASE_EPOCH_DONE: {
         nlohmann::json j = {{"event", "epoch"},
@@ -241,16 +283,51 @@ void Train::write_model(const std::string& path, bool averaged) {
   if (const std::string said = text_of(notes); !said.empty()) output.note(said.substr(0, said.size() - 1));
 }
 
+// What was trained is not given up with a place that went away meanwhile.
+std::string Train::rescue(const std::string& path, bool averaged, const std::string& why) {
+  const char* const folder = std::getenv("TMPDIR");
+  const std::string other = fmt::format("{}/renaissance-{}{}.onnx", folder != nullptr ? folder : "/tmp",
+                                        getpid(), averaged ? "-ema" : "");
+  try {
+    write_model(other, averaged);
+    return fmt::format("{}\nThe trained model was written to '{}' instead of '{}'", why, other, path);
+  } catch (const ApiError& e) {
+    return fmt::format(
+        "{}\nThe trained model could not be written to '{}' either: {}{}", why, other, e.what(),
+        checkpoint.empty() ? std::string()
+                           : fmt::format("\n'--resume {}' with another --out writes it, if the "
+                                         "checkpoint of the last epoch was written",
+                                         checkpoint));
+  }
+}
+
+void Train::write_models() {
+  std::string problem;
+  for (const bool averaged : {false, true}) {
+    const std::string& path = averaged ? out_ema : out;
+    if (path.empty()) continue;
+    try {
+      write_model(path, averaged);
+    } catch (const ApiError& e) {
+      problem += (problem.empty() ? "" : "\n") + rescue(path, averaged, e.what());
+    }
+  }
+  if (!problem.empty()) throw CliError(kFailure, problem);
+}
+
 void Train::run() {
+  check_options();
   check_outputs();
   model_ = model.load();
   info_ = info_of(model_);
+  check_outputs();
   if (info_.trained_elements == 0)
     throw CliError(
         kRefused,
         "nothing in this model is trained: `renaissance inspect` says why, --train names what to train");
   open_data();
   check_classes();
+  asked_batch_ = training.batch;
   training.batch = std::min(training.batch, training_size_);
   normalize.resolve(model_.get(), info_.channels);
   training_ = make_loader("train", true);
@@ -258,11 +335,13 @@ void Train::run() {
   make_trainer();
   announce();
   fit();
+  write_models();
   report_bad_files(training_, "training");
   report_bad_files(validation_, "validation");
-  write_model(out, false);
-  if (!out_ema.empty()) write_model(out_ema, true);
-  nlohmann::json done = {{"event", "done"}, {"out", out}, {"training", json_of(last_.training)}};
+  nlohmann::json done = {{"event", "done"},
+                         {"out", out},
+                         {"training", json_of(last_.training)},
+                         {"failed_checkpoints", last_.failed_checkpoints}};
   if (last_.validation.samples > 0) done["validation"] = json_of(last_.validation);
   output.event(done);
   if (last_.validation.samples > 0)
@@ -270,6 +349,11 @@ void Train::run() {
                               percent_text(last_.validation.top1), last_.validation.samples,
                               last_.validation.loss));
   output.finish();
+  if (last_.failed_checkpoints > 0)
+    throw CliError(kIncomplete,
+                   fmt::format("the training is done and '{}' is written, but {} checkpoints could "
+                               "not be written to '{}'",
+                               out, last_.failed_checkpoints, checkpoint));
 }
 
 }  // namespace

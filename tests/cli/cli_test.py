@@ -20,6 +20,8 @@ import unittest
 import zipfile
 import zlib
 
+import onnx_wire
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, '..', '..')
 MODEL = os.path.join(ROOT, 'examples', 'quickstart', 'shapes_cnn.onnx')
@@ -463,6 +465,335 @@ class Interruption(Case):
             self.assertEqual(resumed.returncode, 0)
             with open(self.path(out), 'rb') as file:
                 self.assertEqual(file.read(), wanted, f'{threads} loader threads')
+
+
+class Places(Case):
+    """Files that are written: what they must not replace, what happens when they can't be written."""
+
+    def external(self, folder):
+        """The model with its weights in weights.bin beside it."""
+        os.makedirs(folder, exist_ok=True)
+        place = os.path.join(folder, 'net.onnx')
+        with open(place, 'wb') as model, open(os.path.join(folder, 'weights.bin'), 'wb') as data:
+            for file, content in zip((model, data), onnx_wire.with_external_data(self.content(MODEL), 'weights.bin')):
+                file.write(content)
+        return place
+
+    def content(self, path):
+        with open(path, 'rb') as f:
+            return f.read()
+
+    def train_on(self, model, out, *more, data=None):
+        return ('train', model, '--data', data or self.data, '--batch', '8', '--lr', '0.01', '--normalize', 'half', '--augment', 'flip',
+                '--out', out, *more)
+
+    def test_places_that_collide_are_refused(self):
+        folder = self.path('collide')
+        model = self.external(folder)
+        weights, archive = os.path.join(folder, 'weights.bin'), os.path.join(folder, 'data.zip')
+        shutil.make_archive(archive[:-4], 'zip', self.data)
+        at = lambda name: os.path.join(folder, name)
+        for name, target in (('soft.onnx', 'net.onnx'), ('soft.bin', 'weights.bin'), ('soft.zip', 'data.zip'), ('here', '.')):
+            os.symlink(target, at(name))
+        for name, target in (('hard.onnx', model), ('hard.bin', weights), ('hard.zip', archive)):
+            os.link(target, at(name))
+        self.passes(*self.train_on(model, at('t.onnx'), '--checkpoint', at('c.ckpt'), data=archive))
+        inputs = (model, weights, archive, at('c.ckpt'), at('t.onnx'))
+        before = [self.content(p) for p in inputs]
+        models = [model, at('soft.onnx'), at('hard.onnx'), at('here/net.onnx'), folder + '/./net.onnx', at('../collide/net.onnx')]
+        data = [weights, at('soft.bin'), at('hard.bin'), archive, at('soft.zip'), at('hard.zip'), at('here/here/data.zip')]
+        ema = ('--ema', '0.9', '--out-ema')
+        for place in models + data:
+            self.refused(*self.train_on(model, at('new.onnx'), '--checkpoint', place, data=archive), says=['--checkpoint', place])
+        for place in data:
+            self.refused(*self.train_on(model, place, data=archive), says=['--out', place])
+            self.refused(*self.train_on(model, at('new.onnx'), *ema, place, data=archive), says=['--out-ema', place])
+        for place in data[:3]:
+            self.refused('export', model, '--out', place, says=['--out', place])
+        for place in models + data[:3]:
+            self.refused('plan', model, '--html', place, says=['--html', place])
+        self.refused(*self.train_on(model, at('new.onnx'), *ema, at('here/new.onnx'), data=archive), says=['--out', '--out-ema'])
+        self.refused(*self.train_on(model, at('new.onnx'), '--checkpoint', at('here/new.onnx'), data=archive), says=['--out', '--checkpoint'])
+        self.refused(*self.train_on(model, at('new.onnx'), *ema, at('e.onnx'), '--checkpoint', at('here/e.onnx'), data=archive),
+                     says=['--out-ema', '--checkpoint'])
+        self.refused(*self.train_on(model, at('c.ckpt'), '--resume', at('c.ckpt'), data=archive), says=['--out', 'resume'])
+        picture = os.path.join(self.data, 'train', 'class1', '0.png')
+        self.refused(*self.train_on(model, picture), says=['--out', 'picture'])
+        self.assertEqual(before, [self.content(p) for p in inputs])
+        self.assertFalse(os.path.exists(at('new.onnx')))
+        self.assertFalse([n for n in os.listdir(folder) if n.startswith('.')])
+
+    def test_in_place_is_allowed(self):
+        for folder in ('place1', 'place2'):
+            model = self.external(self.path(folder)) if folder == 'place2' else shutil.copy(MODEL, self.path('place1.onnx'))
+            before = self.content(model)
+            for _ in range(2):
+                self.passes(*self.train_on(model, model))
+                self.passes('inspect', model)
+            self.assertNotEqual(before, self.content(model))
+            self.passes(*self.train_on(model, model, '--checkpoint', self.path('p.ckpt')))
+            # going on from one's own checkpoint, written to again
+            self.passes(*self.train_on(model, self.path('again.onnx'), '--checkpoint', self.path('p.ckpt'), '--resume', self.path('p.ckpt')))
+
+    def test_the_longest_names(self):
+        external = self.external(self.path('long'))
+        for length in (245, 250, 255):
+            names = [os.path.join(self.work, c * (length - 5) + '.onnx') for c in 'oe']
+            for model in (MODEL, external):
+                self.passes(*self.train_on(model, names[0], '--ema', '0.9', '--out-ema', names[1], '--checkpoint', self.path('c' * length)))
+                self.passes('inspect', names[0])
+                self.passes('inspect', names[1])
+        start = time.time()
+        self.refused(*self.train_on(MODEL, self.path('n' * 256), data='/no/data'), says='--out')
+        self.assertLess(time.time() - start, 20)
+
+    def test_the_model_may_go_while_it_trains(self):
+        folder = self.path('goes')
+        model = self.external(folder)
+        process = subprocess.Popen([PROGRAM, *self.train_on(model, self.path('kept.onnx'), '--epochs', '30', '--json')],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(json.loads(process.stdout.readline())['event'], 'start')
+        shutil.rmtree(folder)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, err)
+        self.passes('inspect', self.path('kept.onnx'))
+
+    def go_on_without(self, folder, *more, out, expected):
+        """Trains while the folder is removed after the first epoch; standard output's events and standard error."""
+        os.makedirs(folder)
+        process = subprocess.Popen([PROGRAM, *self.train_on(MODEL, out, '--epochs', '20', '--json', *more)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, 'TMPDIR': self.work})
+        events = []
+        for line in process.stdout:
+            events.append(json.loads(line))
+            if events[-1]['event'] == 'epoch':
+                shutil.rmtree(folder, ignore_errors=True)
+                break
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, expected, err)
+        return events + [json.loads(line) for line in out.splitlines()], err
+
+    def test_a_checkpoint_that_cannot_be_written_costs_no_result(self):
+        folder = self.path('gone1')
+        events, err = self.go_on_without(folder, '--checkpoint', os.path.join(folder, 'c.ckpt'), out=self.path('g.onnx'), expected=3)
+        failed = [e for e in events if e['event'] == 'checkpoint_failed']
+        self.assertGreater(len(failed), 10)
+        self.assertIn('c.ckpt', failed[0]['message'])
+        self.assertEqual(len([line for line in err.splitlines() if line.startswith('warning: a checkpoint')]), len(failed))
+        self.assertEqual(events[-1]['event'], 'done')
+        self.assertEqual(events[-1]['failed_checkpoints'], len(failed))
+        self.assertIn('could not be written', err.splitlines()[-1])
+        self.passes('inspect', self.path('g.onnx'))
+
+    def test_a_result_whose_place_is_gone_is_written_elsewhere(self):
+        folder = self.path('gone2')
+        _, err = self.go_on_without(folder, out=os.path.join(folder, 'g.onnx'), expected=1)
+        rescued = re.search(r"written to '([^']+)' instead", err).group(1)
+        self.passes('inspect', rescued)
+        self.assertEqual(os.path.dirname(rescued), self.work)
+
+    def test_links_are_followed(self):
+        os.makedirs(self.path('elsewhere'))
+        for name in ('l.onnx', 'l.ckpt', 'l.html'):
+            os.symlink(os.path.join('elsewhere', name), self.path(name))
+        for _ in range(2):
+            self.passes(*self.train_on(MODEL, self.path('l.onnx'), '--checkpoint', self.path('l.ckpt')))
+            self.passes('plan', MODEL, '--html', self.path('l.html'))
+            for name in ('l.onnx', 'l.ckpt', 'l.html'):
+                self.assertTrue(os.path.islink(self.path(name)))
+                self.assertTrue(os.path.isfile(self.path('elsewhere/' + name)))
+        self.assertEqual(sorted(os.listdir(self.path('elsewhere'))), ['l.ckpt', 'l.html', 'l.onnx'])
+        self.refused('plan', MODEL, '--html', '/dev/null', says='--html')
+        self.assertTrue(os.path.exists('/dev/null'))
+
+    @unittest.skipUnless(os.path.ismount('/dev/shm'), 'no small disk')
+    def test_a_disk_without_room_is_refused_first(self):
+        free = shutil.disk_usage('/dev/shm').free
+        if free > 200 << 20:
+            self.skipTest('the small disk is not small')
+        model = self.external(self.path('room'))
+        with open(self.path('room/weights.bin'), 'r+b') as f:
+            f.truncate(free + (1 << 20))   # sparse
+        target = '/dev/shm/renaissance-room.onnx'
+        self.refused(*self.train_on(model, target), says=['--out', 'free'])
+
+
+class Resuming(Case):
+    """What a checkpoint refuses; docs/checkpoints.md has the list."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.base = ('train', MODEL, '--data', cls.data, '--epochs', '2', '--batch', '8', '--lr', '0.01', '--augment', 'flip,pad-crop:2',
+                    '--mean', '0.5', '--std', '0.5', '--loss', 'logits:1', '--ema', '0.9', '--warmup-epochs', '1')
+        cls.checkpoint = os.path.join(cls.work, 'r.ckpt')
+        code, _, err = run(*cls.base, '--out', os.path.join(cls.work, 'r.onnx'), '--checkpoint', cls.checkpoint)
+        assert code == 0, err
+
+    def resume(self, *more, base=None):
+        return (*(base or self.base), '--out', self.path('x.onnx'), '--resume', self.checkpoint, *more)
+
+    def changed(self, option, *values):
+        base = list(self.base)
+        at = base.index(option)
+        base[at:at + 1 + len(values)] = [option, *values]
+        return tuple(base)
+
+    def test_each_option_that_matters(self):
+        changed = self.changed
+        for base, more, says in (
+                (changed('--epochs', '3'), (), 'epochs: is 3 now, the checkpoint has 2'),
+                (changed('--batch', '4'), (), 'batch: is 4 now, the checkpoint has 8'),
+                (changed('--lr', '0.02'), (), 'learning_rate: is 0.02 now, the checkpoint has 0.01'),
+                (changed('--mean', '0.4'), (), 'mean: is 0.4,0.4,0.4 now, the checkpoint has 0.5,0.5,0.5'),
+                (changed('--std', '0.25'), (), 'std: is 0.25,0.25,0.25 now'),
+                (changed('--loss', 'logits:0.5'), (), 'losses: is logits:0.5 now, the checkpoint has logits:1'),
+                (changed('--ema', '0.5'), (), 'ema_decay: is 0.5 now'),
+                (changed('--warmup-epochs', '0'), (), 'warmup_epochs: is 0 now'),
+                (changed('--augment', 'flip'), (), 'augmentation: is'),
+                (self.base, ('--momentum', '0.5'), 'momentum: is 0.5 now'),
+                (self.base, ('--nesterov',), 'nesterov: is yes now'),
+                (self.base, ('--weight-decay', '0.1'), 'weight_decay: is 0.1 now'),
+                (self.base, ('--decay-weights-only',), 'weight decay times 0'),
+                (self.base, ('--optimizer', 'lars'), 'optimizer: is lars now'),
+                (self.base, ('--schedule', 'cosine'), 'schedule: is cosine now'),
+                (self.base, ('--final-lr', '0.001'), 'final_learning_rate: is 0.001 now'),
+                (self.base, ('--step-epochs', '2'), 'step_epochs: is 2 now'),
+                (self.base, ('--gamma', '0.5'), 'gamma: is 0.5 now'),
+                (self.base, ('--label-smoothing', '0.1'), 'label_smoothing: is 0.1 now'),
+                (self.base, ('--seed', '3'), 'seed: is 3 now'),
+                (self.base, ('--precision', 'bf16'), 'precision: is bf16 now'),
+                (self.base, ('--drop-last',), 'last batch: is drop now, the checkpoint has keep'),
+                (self.base, ('--bad-files', 'skip'), 'bad files: is skip now'),
+                (self.base, ('--freeze', '*bias'), 'frozen now, trained')):
+            with self.subTest(says):
+                self.refused(*self.resume(*more, base=base), says=says)
+        # everything at once, in one error
+        err = self.refused(*self.resume('--nesterov', '--drop-last', '--freeze', '*bias', base=changed('--lr', '0.02')))
+        for text in ('nesterov', 'last batch', 'frozen', 'learning_rate'):
+            self.assertIn(text, err)
+
+    def test_what_may_change(self):
+        self.passes(*self.resume('--threads', '1', '--loader-threads', '1', '--checkpoint', self.path('other.ckpt'),
+                                 '--checkpoint-every', '3', '--inference', '--out-ema', self.path('e.onnx'), '--json', '--quiet',
+                                 '--val', os.path.join(self.data, 'train')))
+        moved = self.path('moved')
+        shutil.copytree(self.data, moved)
+        self.passes(*self.resume(base=self.changed('--data', moved)))
+
+    def test_other_data(self):
+        data = self.path('changed')
+        shutil.copytree(self.data, data)
+        base = self.changed('--data', data)
+        picture = os.path.join(data, 'train', 'class1', '0.png')
+        png(picture, (9, 9, 9), size=20)
+        self.refused(*self.resume(base=base), says='picture sizes in bytes')
+        os.rename(picture, picture.replace('0.png', 'other.png'))
+        self.refused(*self.resume(base=base), says='picture names and labels')
+
+    def test_pictures_of_an_archive(self):
+        archive, checkpoint = self.path('a.zip'), self.path('zip.ckpt')
+        # stored, so that one byte can be changed without any size
+        with zipfile.ZipFile(archive, 'w') as z:
+            for folder, _, files in os.walk(self.data):
+                for f in sorted(files):
+                    z.write(os.path.join(folder, f), os.path.relpath(os.path.join(folder, f), self.data))
+        base = self.changed('--data', archive)
+        self.passes(*base, '--out', self.path('z.onnx'), '--checkpoint', checkpoint)
+        resume = (*base, '--out', self.path('z.onnx'), '--resume', checkpoint)
+        self.passes(*resume)
+        self.passes(*self.base, '--out', self.path('z.onnx'), '--resume', checkpoint)   # unpacked
+        changed = self.path('a2.zip')
+        with zipfile.ZipFile(archive) as old, zipfile.ZipFile(changed, 'w') as new:
+            for entry in old.infolist():
+                content = bytearray(old.read(entry))
+                if entry.filename == 'train/class1/0.png':
+                    content += b''
+                    content[-1] ^= 1   # of IEND's checksum
+                new.writestr(entry.filename, bytes(content))
+        self.refused(*self.changed('--data', changed), '--out', self.path('z.onnx'), '--resume', checkpoint, says='picture checksums')
+
+    def test_damaged_and_foreign_files(self):
+        self.refused(*self.resume()[:-1], self.work, says=[self.work, 'folder'])
+        self.refused(*self.resume()[:-1], self.path('missing'), says='missing')
+        self.refused(*self.resume()[:-1], MODEL, says=MODEL)
+        with open(self.checkpoint, 'rb') as f:
+            good = f.read()
+        for at in (len(good) // 2, len(good) - 1, 300):
+            bad = bytearray(good)
+            bad[at] ^= 4
+            with open(self.path('bad.ckpt'), 'wb') as f:
+                f.write(bad)
+            self.refused(*self.resume()[:-1], self.path('bad.ckpt'), says='bad.ckpt')
+        header = json.dumps({'__metadata__': {'format': 'renaissance-checkpoint-1'}}).encode()
+        with open(self.path('old.ckpt'), 'wb') as f:
+            f.write(struct.pack('<Q', len(header)) + header)
+        self.refused(*self.resume()[:-1], self.path('old.ckpt'), says='format 1')
+
+
+class Warnings(Case):
+    def test_training_says_what_inspect_says(self):
+        model = self.path('newer.onnx')
+        with open(MODEL, 'rb') as old, open(model, 'wb') as new:
+            new.write(onnx_wire.with_newer_opset(old.read()))
+        warnings = json.loads(self.passes('inspect', model, '--json')[0])['warnings']
+        self.assertTrue(warnings)
+        base = ('train', model, '--data', self.data, '--batch', '8', '--lr', '0.001', '--normalize', 'half', '--out', self.path('w.onnx'))
+        _, err = self.passes(*base)
+        for text in warnings:
+            self.assertIn('warning: ' + text, err)
+        out, _ = self.passes(*base, '--json')
+        events = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([e['message'] for e in events if e['event'] == 'warning'], warnings)
+        self.assertEqual(events[0]['event'], 'start')
+
+    def test_a_batch_larger_than_the_data(self):
+        out, err = self.passes('train', MODEL, '--data', self.data, '--batch', '64', '--normalize', 'half', '--out', self.path('b.onnx'))
+        self.assertIn('--batch 64 is more than the 30 pictures', err)
+        self.assertIn('augmentation auto (pad-crop:', out)
+
+    def test_losses(self):
+        for losses, says in (('logits,logits', "'logits' is named twice"), ('logits:0', 'above 0'), ('logits:-1', 'above 0'),
+                             ('logits:inf', 'above 0'), ('logits:nan', 'above 0'), ('logits:', 'OUTPUT'), (',', 'name is missing'),
+                             ('nothing', "no output 'nothing'")):
+            self.refused(*self.train('x.onnx', '--loss', losses), says=says)
+
+
+class Numbers(Case):
+    def setUp(self):
+        self.model = self.path('inf.onnx')
+        with open(MODEL, 'rb') as old, open(self.model, 'wb') as new:
+            new.write(onnx_wire.with_infinite_weights(old.read()))
+
+    def test_outputs_that_are_not_finite(self):
+        err = self.refused('eval', self.model, '--data', self.data, '--normalize', 'half', code=1, says='not finite')
+        self.assertIn(os.path.join('val', 'class0', '0.png'), err)
+        code, out, err = run('predict', self.model, os.path.join(self.data, 'val', 'class3'), '--normalize', 'half', '--json')
+        self.assertEqual(code, 1, err)
+        events = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(len(events), 3)
+        for e in events:
+            self.assertIn('not finite', e['error'])
+            self.assertNotIn('predictions', e)
+        self.assertIn('0.png', err)
+
+
+@unittest.skipUnless(hasattr(os, 'fork'), 'no stack limits')
+class SmallStack(Case):
+    def test_every_command_lives_in_a_small_stack(self):
+        def limited(*arguments):
+            done = subprocess.run(['bash', '-c', 'ulimit -s 64 && exec "$@"', 'bash', PROGRAM, *arguments], capture_output=True,
+                                  text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 0, f'{arguments}\n{done.stdout}{done.stderr}')
+        limited('--version')
+        limited('doctor')
+        limited('inspect', MODEL)
+        limited('plan', MODEL)
+        limited('verify', GOLDEN_MODEL, GOLDEN)
+        limited(*self.train('s.onnx', '--checkpoint', self.path('s.ckpt')))
+        limited('eval', self.path('s.onnx'), '--data', self.data)
+        limited('predict', self.path('s.onnx'), os.path.join(self.data, 'val', 'class3'))
+        limited('export', self.path('s.onnx'), '--inference', '--out', self.path('si.onnx'))
 
 
 if __name__ == '__main__':

@@ -106,7 +106,7 @@ Facts training_facts(const TrainerOptions& o, const Graph& model) {
           {"mean", mean_text(o.spec.input)},
           {"std", deviation_text(o.spec.input)},
           {"losses", losses_text(o.spec.loss, model)},
-          {"label_smoothing", number(double(o.spec.loss.label_smoothing))},
+          {"label_smoothing", fmt::format("{}", o.spec.loss.label_smoothing)},
           {"ignore_index", std::to_string(o.spec.loss.ignore_index)},
           {"optimizer", o.spec.optimizer.kind == OptimizerKind::lars ? "lars" : "sgd"},
           {"nesterov", yes_no(o.spec.optimizer.nesterov)},
