@@ -323,6 +323,45 @@ TEST(BrokenZip, NotAZip) {
   expect_broken(folder.write("nothing.zip", ""), StatusCode::invalid_data, {"nothing.zip"});
 }
 
+// What only says by its name that it is a picture is not inflated further than its first bytes.
+TEST(BrokenZip, EntriesThatAreNoPicturesStayPacked) {
+  TemporaryFolder folder;
+  const std::string jpeg = picture();
+  write_zip(
+      folder.path("set.zip"),
+      {{"a/1.jpg", std::string(8 << 20, '\0')}, {"b/1.jpg", jpeg}, {"c/1.jpg", ""}, {"d/1.jpg", "text"}},
+      true);
+  const auto store = open_file_store(folder.path("set.zip"));
+  std::string bytes;
+  store->read(0, bytes);
+  EXPECT_LE(bytes.size(), 16u);
+  store->read(1, bytes);
+  EXPECT_EQ(bytes, jpeg);
+  store->read(2, bytes);
+  EXPECT_EQ(bytes, "");
+  store->read(3, bytes);
+  EXPECT_EQ(bytes, "text");
+}
+
+// 300 MiB, in a local header and in the directory.
+TEST(BrokenZip, EntriesLargerThanAnyPictureAreRefused) {
+  TemporaryFolder folder;
+  std::string jpeg = picture();
+  jpeg.resize(54321, 'x');
+  const auto number = [](uint32_t value) { return std::string(reinterpret_cast<const char*>(&value), 4); };
+  std::string bytes = zip_bytes({{"a/1.jpg", picture()}, {"b/1.jpg", jpeg}}, true);
+  replace_all(bytes, number(54321), number(300u << 20));
+  expect_broken(folder.write("set.zip", bytes), StatusCode::invalid_data,
+                {"'b/1.jpg'", "314572800 bytes: too large for a picture (at most 268435456)"});
+  // within the limit, but not what the archive says: noticed where it ends, without the memory for it
+  bytes = zip_bytes({{"a/1.jpg", picture()}, {"b/1.jpg", jpeg}}, true);
+  replace_all(bytes, number(54321), number(200u << 20));
+  const auto store = open_file_store(folder.write("lies.zip", bytes));
+  std::string content;
+  EXPECT_EQ(error_of([&] { store->read(1, content); }).code(), StatusCode::invalid_data);
+  EXPECT_LT(content.capacity(), size_t{4} << 20);
+}
+
 TEST(BrokenZip, Truncated) {
   TemporaryFolder folder;
   const std::string whole = zip_bytes(with("", {"a/1.jpg", "b/1.jpg"}));

@@ -8,6 +8,10 @@
 
 namespace ren::data {
 
+// Larger files are refused: no picture for training has that many bytes, but devices, accidents and archives
+// made to exhaust memory do.
+constexpr int64_t kMostFileBytes = int64_t{256} << 20;
+
 // What can be told about a file's content without reading it.
 struct FileFacts {
   int64_t size = -1;  // -1: it is gone or can't be looked at
@@ -32,7 +36,8 @@ class FileStore {
   // For messages: what a user would type to find the file.
   virtual std::string full_path(int64_t file) const = 0;
 
-  // Replaces `bytes` by the file's content. Callable from several threads at once.
+  // Replaces `bytes` by the file's content; of an archive's entry that is no picture by its first bytes, by
+  // these alone: a decoder needs no more to refuse it. Callable from several threads at once.
   // Throws io, not_found or invalid_data with the path.
   virtual void read(int64_t file, std::string& bytes) const = 0;
 

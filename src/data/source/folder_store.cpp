@@ -16,8 +16,6 @@
 namespace ren::data {
 namespace {
 
-constexpr int64_t kLargestFile = int64_t{1} << 30;  // no picture is larger; stops devices and accidents
-
 class Descriptor {
  public:
   explicit Descriptor(int value) : value_(value) {}
@@ -45,8 +43,9 @@ void read_regular(const std::string& path, size_t limit, std::string& bytes) {
   struct stat info {};
   if (fstat(file.get(), &info) != 0) fail_open(path, errno);
   if (!S_ISREG(info.st_mode)) fail(StatusCode::io, "cannot read '{}': it is not a regular file", path);
-  if (info.st_size > kLargestFile)
-    fail(StatusCode::invalid_data, "'{}' has {} bytes: too large for a picture", path, info.st_size);
+  if (info.st_size > kMostFileBytes)
+    fail(StatusCode::invalid_data, "'{}' has {} bytes: too large for a picture (at most {})", path,
+         info.st_size, kMostFileBytes);
   bytes.resize(std::min(limit, size_t(info.st_size)));
   size_t filled = 0;
   while (filled < bytes.size()) {
@@ -94,7 +93,7 @@ class FolderStore final : public FileStore {
   std::string full_path(int64_t file) const override { return root_ + '/' + path(file); }
   FileFacts facts(int64_t file) const override { return facts_of(full_path(file)); }
   void read(int64_t file, std::string& bytes) const override {
-    read_regular(full_path(file), size_t(kLargestFile), bytes);
+    read_regular(full_path(file), size_t(kMostFileBytes), bytes);
   }
   std::string read_head(int64_t file, size_t limit) const override {
     std::string head;
@@ -151,7 +150,7 @@ class SingleFileStore final : public FileStore {
   }
   std::string full_path(int64_t) const override { return uri_; }
   FileFacts facts(int64_t) const override { return facts_of(uri_); }
-  void read(int64_t, std::string& bytes) const override { read_regular(uri_, size_t(kLargestFile), bytes); }
+  void read(int64_t, std::string& bytes) const override { read_regular(uri_, size_t(kMostFileBytes), bytes); }
   std::string read_head(int64_t, size_t limit) const override {
     std::string head;
     read_regular(uri_, limit, head);

@@ -6,14 +6,15 @@
 #include <mutex>
 #include <set>
 
+#include "data/decode/decode.h"
 #include "data/source/stores.h"
 #include "engine/base/status.h"
 
 namespace ren::data {
 namespace {
 
-constexpr zip_uint64_t kLargestEntry = zip_uint64_t{1} << 30;  // stops archives made to exhaust memory
-constexpr int kMostHandles = 8;                                // each holds the archive's directory in memory
+constexpr int kMostHandles = 8;             // each holds the archive's directory in memory
+constexpr size_t kChunk = size_t{1} << 20;  // of an entry, whose size is only what the archive says
 
 struct DiscardZip {
   void operator()(zip_t* archive) const { zip_discard(archive); }
@@ -76,11 +77,17 @@ class ZipStore final : public FileStore {
   std::string full_path(int64_t file) const override { return uri_ + '/' + path(file); }
   FileFacts facts(int64_t file) const override { return facts_[size_t(file)]; }
 
-  void read(int64_t file, std::string& bytes) const override { read_entry(file, kLargestEntry, bytes); }
+  void read(int64_t file, std::string& bytes) const override {
+    const Lease lease(*this);
+    Entry entry(*this, lease, file);
+    entry.read(kFormatHeadBytes, bytes);
+    if (is_decodable(recognise_format(bytes))) entry.read_rest(bytes);
+  }
 
   std::string read_head(int64_t file, size_t limit) const override {
+    const Lease lease(*this);
     std::string head;
-    read_entry(file, limit, head);
+    Entry(*this, lease, file).read(limit, head);
     return head;
   }
 
@@ -129,12 +136,12 @@ class ZipStore final : public FileStore {
   }
 
   void list(zip_t* archive) {
-    struct Entry {
+    struct Listed {
       std::string path;
       zip_uint64_t index;
       FileFacts facts;
     };
-    std::vector<Entry> entries;
+    std::vector<Listed> entries;
     std::set<std::string> folders;
     Problems problems;
     const zip_int64_t count = zip_get_num_entries(archive, 0);
@@ -162,7 +169,8 @@ class ZipStore final : public FileStore {
       check_readable(info, problems);
       entries.push_back({std::move(path), zip_uint64_t(i), facts_of(info)});
     }
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.path < b.path; });
+    std::sort(entries.begin(), entries.end(),
+              [](const Listed& a, const Listed& b) { return a.path < b.path; });
     for (size_t i = 1; i < entries.size(); ++i)
       if (entries[i].path == entries[i - 1].path)
         problems.add(fmt::format("'{}'", entries[i].path), "is twice in the archive",
@@ -171,7 +179,7 @@ class ZipStore final : public FileStore {
     paths_.reserve(entries.size());
     indices_.reserve(entries.size());
     facts_.reserve(entries.size());
-    for (Entry& entry : entries) {
+    for (Listed& entry : entries) {
       paths_.push_back(std::move(entry.path));
       indices_.push_back(entry.index);
       facts_.push_back(entry.facts);
@@ -206,32 +214,58 @@ class ZipStore final : public FileStore {
       problems.add(fmt::format("'{}'", info.name),
                    fmt::format("uses compression method {}", info.comp_method),
                    "make the archive again with deflate or without compression");
-    else if ((info.valid & ZIP_STAT_SIZE) != 0 && info.size > kLargestEntry)
-      problems.add(fmt::format("'{}'", info.name),
-                   fmt::format("has {} bytes: too large for a picture", info.size),
-                   "take it out of the archive");
+    else if ((info.valid & ZIP_STAT_SIZE) != 0 && info.size > zip_uint64_t(kMostFileBytes))
+      problems.add(
+          fmt::format("'{}'", info.name),
+          fmt::format("has {} bytes: too large for a picture (at most {})", info.size, kMostFileBytes),
+          "take it out of the archive");
   }
 
-  // The checksum is verified by libzip when the entry is read to its end.
-  void read_entry(int64_t file, zip_uint64_t limit, std::string& bytes) const {
-    const Lease lease(*this);
-    const zip_uint64_t index = indices_[size_t(file)];
-    zip_stat_t info;
-    if (zip_stat_index(lease.get(), index, 0, &info) != 0) fail_entry(file, zip_strerror(lease.get()));
-    const ZipFile entry(zip_fopen_index(lease.get(), index, 0));
-    if (!entry) fail_entry(file, zip_strerror(lease.get()));
-    const bool whole = info.size <= limit;
-    bytes.resize(size_t(std::min(info.size, limit)));
-    size_t filled = 0;
-    while (filled < bytes.size()) {
-      const zip_int64_t got = zip_fread(entry.get(), bytes.data() + filled, bytes.size() - filled);
-      if (got < 0) fail_entry(file, zip_file_strerror(entry.get()));
-      if (got == 0) fail_entry(file, "it ends too early");
-      filled += size_t(got);
+  // An opened entry. The checksum is verified by libzip when it is read to its end.
+  class Entry {
+   public:
+    Entry(const ZipStore& store, const Lease& lease, int64_t file) : store_(store), file_(file) {
+      const zip_uint64_t index = store.indices_[size_t(file)];
+      zip_stat_t info;
+      if (zip_stat_index(lease.get(), index, 0, &info) != 0)
+        store.fail_entry(file, zip_strerror(lease.get()));
+      size_ = info.size;
+      opened_.reset(zip_fopen_index(lease.get(), index, 0));
+      if (!opened_) store.fail_entry(file, zip_strerror(lease.get()));
     }
-    char beyond;
-    if (whole && zip_fread(entry.get(), &beyond, 1) != 0) fail_entry(file, zip_file_strerror(entry.get()));
-  }
+
+    // The first bytes, `limit` of them or all.
+    void read(size_t limit, std::string& bytes) {
+      bytes.clear();
+      append(std::min<zip_uint64_t>(limit, size_), bytes);
+    }
+
+    void read_rest(std::string& bytes) {
+      if (size_ > zip_uint64_t(kMostFileBytes))
+        store_.fail_entry(file_, fmt::format("it has {} bytes: too large for a picture", size_));
+      while (bytes.size() < size_) append(std::min<zip_uint64_t>(kChunk, size_ - bytes.size()), bytes);
+      char beyond;
+      if (zip_fread(opened_.get(), &beyond, 1) != 0)
+        store_.fail_entry(file_, zip_file_strerror(opened_.get()));
+    }
+
+   private:
+    void append(size_t count, std::string& bytes) {
+      size_t filled = bytes.size();
+      bytes.resize(filled + count);
+      while (filled < bytes.size()) {
+        const zip_int64_t got = zip_fread(opened_.get(), bytes.data() + filled, bytes.size() - filled);
+        if (got < 0) store_.fail_entry(file_, zip_file_strerror(opened_.get()));
+        if (got == 0) store_.fail_entry(file_, "it ends too early");
+        filled += size_t(got);
+      }
+    }
+
+    const ZipStore& store_;
+    int64_t file_;
+    zip_uint64_t size_ = 0;
+    ZipFile opened_;
+  };
 
   [[noreturn]] void fail_entry(int64_t file, const std::string& reason) const {
     fail(StatusCode::invalid_data, "cannot read '{}': {}", full_path(file), reason);
