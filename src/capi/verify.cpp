@@ -32,21 +32,28 @@ std::shared_ptr<Model> import_for(const std::string& path, const SafeTensorsFile
   const std::set<std::string> own = trained_names(model->imported),
                               golden_names(wanted.begin(), wanted.end());
   importer::ImportOptions options;
-  Problems problems;
+  std::vector<std::string> unknown;
   for (const std::string& name : golden_names) {
     if (own.count(name) > 0) continue;
     const auto& tensors = model->imported.tensors;
     const auto found =
         std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
     if (found == tensors.end()) {
-      problems.add(name, "is trained by the golden file; the model has no such tensor");
+      unknown.push_back(name);
       continue;
     }
     options.train.push_back(name);
     notes.push_back(fmt::format("trained as in the golden file; the importer alone would not: '{}' ({})",
                                 name, found->reason));
   }
-  problems.throw_if_any(StatusCode::invalid_data, "the golden file does not belong to this model");
+  if (!unknown.empty()) {
+    const size_t shown = std::min<size_t>(unknown.size(), 4);
+    fail(StatusCode::invalid_data,
+         "the golden file does not belong to this model: {} of the {} tensors that it trains are none of the "
+         "model's ('{}'{})",
+         unknown.size(), wanted.size(), fmt::join(unknown.begin(), unknown.begin() + int64_t(shown), "', '"),
+         unknown.size() > shown ? " ..." : "");
+  }
   for (const std::string& name : own) {
     if (golden_names.count(name) > 0) continue;
     options.freeze.push_back(name);

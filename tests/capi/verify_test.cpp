@@ -63,6 +63,10 @@ class Golden {
     bytes_[to] = bytes_.at(from);
     tensors_.erase(from);
   }
+  void set_shape(const std::string& name, std::vector<int64_t> shape) {
+    tensors_.at(name).shape = std::move(shape);
+    bytes_.at(name).resize(size_t(tensors_.at(name).elements()) * sizeof(float));
+  }
   std::map<std::string, std::string>& metadata() { return metadata_; }
 
   const std::string& write() {
@@ -205,6 +209,17 @@ TEST(VerifyRefuses, WhatIsNoGoldenOfTheModel) {
   contains(message([](Golden& g) { g.metadata()["content"] = "nothing"; }), "content");
   contains(message([](Golden& g) { g.metadata()["optimizer"] = "adam"; }), "adam");
   contains(message([](Golden& g) { g.metadata()["lr"] = "fast"; }), "fast");
+  for (const char* junk : {"maybe", "", "1", "True"})
+    contains(message([&](Golden& g) { g.metadata()["nesterov"] = junk; }), "nesterov");
+  for (const char* key : {"lr", "momentum", "weight_decay", "label_smoothing"})
+    for (const char* junk : {"nan", "inf", ""})
+      contains(message([&](Golden& g) { g.metadata()[key] = junk; }), key);
+  contains(message([](Golden& g) { g.remove("step0/grad/main.weight"); }),
+           "step0/grad/main.weight: is missing in the golden file");
+  contains(message([](Golden& g) {
+             g.set_shape("step0/grad/main.weight", {1, 1});
+           }),
+           "step0/grad/main.weight");
   contains(message([](Golden& g) { g.remove("step1/target"); }), "step1/target");
   contains(message([](Golden& g) { g.remove("step0/input/input"); }), "step0/input/input");
   contains(message([](Golden& g) { g.rename("step0/grad/main.weight", "step0/grad/gone"); }), "gone");
@@ -214,10 +229,36 @@ TEST(VerifyRefuses, WhatIsNoGoldenOfTheModel) {
   });
   contains(both, "step1/target");
   contains(both, "step2/loss");
-  EXPECT_EQ(verify(parity_file("fresh_bn.ts.onnx"), golden)["status"], REN_ERROR_INVALID_DATA);
+  const json other = verify(parity_file("fresh_bn.ts.onnx"), golden);
+  EXPECT_EQ(other["status"], REN_ERROR_INVALID_DATA);
+  contains(other["message"], "tensors that it trains are none of the model's");
+  EXPECT_LT(other["message"].get<std::string>().size(), 400u);
   EXPECT_EQ(verify("missing.onnx", golden)["status"], REN_ERROR_NOT_FOUND);
   EXPECT_EQ(verify(model, "missing")["status"], REN_ERROR_NOT_FOUND);
   EXPECT_EQ(verify(model, model)["status"], REN_ERROR_INVALID_DATA);
+}
+
+// The same network with other weights: all numbers differ, and that says little.
+TEST(VerifyRefuses, AGoldenOfOtherWeights) {
+  const std::string golden = parity_file("two_heads.ts.golden.safetensors");
+  const Folder folder;
+  const ModelPtr model = load_model(parity_file("two_heads.ts.onnx"));
+  uint32_t state = 1;
+  for (int64_t i = 0; i < info_of(model).tensors; ++i) {
+    ren_tensor_info info = REN_TENSOR_INFO_INIT;
+    ASSERT_OK(ren_model_tensor_info(model.get(), i, &info));
+    if (info.role != REN_ROLE_PARAMETER || info.rank < 2) continue;
+    char name[256];
+    ASSERT_OK(ren_model_tensor_name(model.get(), i, name, sizeof name, nullptr));
+    std::vector<float> values(size_t(info.elements));
+    for (float& v : values) v = float((state = state * 1664525u + 1013904223u) >> 8) / float(1 << 25) - 0.25f;
+    ASSERT_OK(ren_model_tensor_set(model.get(), name, values.data(), values.size()));
+  }
+  const std::string other = folder.at("other.onnx");
+  ASSERT_OK(ren_model_export(model.get(), other.c_str(), nullptr, nullptr));
+  const json j = verify(other, golden);
+  EXPECT_EQ(j["status"], REN_ERROR_INVALID_DATA) << j.dump();
+  EXPECT_NE(j.value("message", "").find("recorded with other weights"), std::string::npos) << j.dump();
 }
 
 // Parameters of the golden file that the importer alone would not train, and the other way round.

@@ -19,6 +19,7 @@ constexpr int kSteps = 3;
 // error of the engine: a ReLU's argument or two maxima of a pool lie so close that rounding decides, and then
 // a whole gradient is on or off.
 constexpr int kDisturbedReplays = 32;
+constexpr size_t kProblemsShown = 8, kFailuresShown = 20;
 constexpr double kDisturbance = 1.5e-7;  // relative: one to two units in the last place
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -29,7 +30,7 @@ double number_of(const SafeTensorsFile& golden, const std::string& key) {
   const std::string text = golden.metadata_or(key, "");
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size())
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
     fail(StatusCode::invalid_data, "the golden file's metadata '{}' is '{}', not a number", key, text);
   return value;
 }
@@ -45,7 +46,7 @@ std::vector<OutputLoss> losses_of(const SafeTensorsFile& golden) {
     if (colon != std::string::npos) {
       const char* const last = item.data() + item.size();
       const auto [end, error] = std::from_chars(item.data() + colon + 1, last, loss.weight);
-      if (error != std::errc() || end != last)
+      if (error != std::errc() || end != last || !std::isfinite(loss.weight))
         fail(StatusCode::invalid_data, "the golden file's metadata 'outputs' has '{}'", item);
     }
     losses.push_back(std::move(loss));
@@ -98,6 +99,7 @@ class Verifier {
       if (scale <= 1)
         fail(StatusCode::numerical, "the gradients overflow in {} at every loss scale",
              name_of(options_.precision));
+    if (!result_.passed()) refuse_other_weights();
     if (rounding_may_explain()) try_disturbed();
     return std::move(result_);
   }
@@ -141,7 +143,7 @@ class Verifier {
       problems.add(
           input_name(0),
           fmt::format("is missing or not a batch of pictures; the model's input is '{}'", model_.input));
-      problems.throw_if_any(StatusCode::invalid_data, "the golden file does not belong to this model");
+      refuse_if_any(problems);
     }
     const int64_t n = first->shape[0];
     for (int k = 0; k < (trains_ ? kSteps : 1); ++k) {
@@ -155,7 +157,17 @@ class Verifier {
       if (trains_) want(problems, "step0/output/" + o.name, {});
     }
     if (trains_) check_training(problems);
-    problems.throw_if_any(StatusCode::invalid_data, "the golden file does not belong to this model");
+    refuse_if_any(problems);
+  }
+
+  // The first of them: a golden of another model has as many as the model has tensors.
+  static void refuse_if_any(const Problems& problems) {
+    Problems shown;
+    for (const Problem& p : problems.items())
+      if (shown.items().size() < kProblemsShown) shown.add(p.where, p.what, p.remedy);
+    if (const size_t more = problems.items().size() - shown.items().size(); more > 0)
+      shown.add("the golden file", fmt::format("differs in {} more", more));
+    shown.throw_if_any(StatusCode::invalid_data, "the golden file does not belong to this model");
   }
 
   void check_training(Problems& problems) const {
@@ -166,6 +178,9 @@ class Verifier {
     if (optimizer != "sgd") problems.add("optimizer", fmt::format("is '{}'", optimizer));
     if (golden_.metadata_or("steps", "") != "3")
       problems.add("steps", fmt::format("is '{}'", golden_.metadata_or("steps", "")));
+    const std::string nesterov = golden_.metadata_or("nesterov", "");
+    if (nesterov != "true" && nesterov != "false")
+      problems.add("nesterov", fmt::format("is '{}', not true or false", nesterov));
     const auto trained = golden_parameters(golden_);
     if (trained.empty()) problems.add("step0/grad", "has no tensor");
     const auto& parameters = model_.state.graph.parameters;
@@ -181,9 +196,59 @@ class Verifier {
       want(problems, "step2/param/" + name, golden_.at("step0/grad/" + name).shape);
     }
     for (const auto& [name, tensor] : golden_.tensors())
+      if (name.starts_with("step2/param/") && golden_.find("step0/grad/" + name.substr(12)) == nullptr)
+        problems.add("step0/grad/" + name.substr(12), "is missing in the golden file");
+    check_sizes(problems);
+    for (const auto& [name, tensor] : golden_.tensors())
       if (name.starts_with("step2/buffer/") &&
           std::find(model_.buffers.begin(), model_.buffers.end(), name.substr(13)) == model_.buffers.end())
         problems.add(name.substr(13), "is a statistic of the golden file; the model has none of that name");
+  }
+
+  void check_sizes(Problems& problems) const {
+    const auto compare = [&](const std::string& name, size_t elements) {
+      const SafeTensor* t = golden_.find(name);
+      if (t != nullptr && size_t(t->elements()) != elements)
+        problems.add(name, fmt::format("has shape {} in the golden file, the model's tensor has {} values",
+                                       shape_text(t->shape), elements));
+    };
+    for (size_t i = 0; i < model_.parameters.size(); ++i)
+      compare("step0/grad/" + model_.parameters[i],
+              model_.parameter_to_file(int32_t(i), model_.state.parameters[i]).size());
+    for (size_t i = 0; i < model_.buffers.size(); ++i)
+      compare("step2/buffer/" + model_.buffers[i],
+              model_.buffer_to_file(int32_t(i), model_.state.buffers[i]).size());
+  }
+
+  // Every number misses when the weights are not those that the golden file was recorded with; that alone is
+  // worth saying then. Three steps leave a weight tensor near its beginning, while the weights of another
+  // initialisation or training lie further from it than they are long.
+  void refuse_other_weights() const {
+    if (!trains_) return;
+    size_t compared = 0;
+    std::vector<std::string> far;
+    for (size_t i = 0; i < model_.parameters.size(); ++i) {
+      const Parameter& p = model_.state.graph.parameters[i];
+      const SafeTensor* after = golden_.find("step2/param/" + model_.parameters[i]);
+      if (!p.trainable || p.kind != ParameterKind::weight || after == nullptr) continue;
+      const std::vector<float> here = model_.parameter_to_file(int32_t(i), model_.state.parameters[i]);
+      const std::vector<double> there = to_doubles(*after);
+      double length = 0, distance = 0;
+      for (size_t k = 0; k < std::min(here.size(), there.size()); ++k) {
+        length += double(here[k]) * double(here[k]);
+        distance += (double(here[k]) - there[k]) * (double(here[k]) - there[k]);
+      }
+      ++compared;
+      if (distance > 0.25 * length) far.push_back(model_.parameters[i]);
+    }
+    if (2 * far.size() > compared)
+      fail(StatusCode::invalid_data,
+           "the golden file was recorded with other weights than the model has: after three steps {} of its "
+           "{} "
+           "weight tensors lie further from the model's than half their length ('{}', for one); record it "
+           "with "
+           "this very file",
+           far.size(), compared, far[0]);
   }
 
   Batch batch(int step) const {
@@ -475,10 +540,12 @@ std::string VerifyResult::text() const {
         "  {:<10} {:>4} compared, worst {:.3g} of its bound (error {:.2e}, bound {:.2e}): {}\n",
         name_of(VerifyGroup(g)), count, worst->ratio(), worst->error, worst->bound, worst->tensor);
   }
+  size_t failures = 0;
   for (const Comparison& c : comparisons)
-    if (!c.passes())
+    if (!c.passes() && ++failures <= kFailuresShown)
       out += fmt::format("FAILED {} '{}': error {:.3e}, bound {:.3e}\n", name_of(c.group), c.tensor, c.error,
                          c.bound);
+  if (failures > kFailuresShown) out += fmt::format("FAILED {} more\n", failures - kFailuresShown);
   for (const std::string& note : notes) out += "note: " + note + "\n";
   out += passed() ? "passed\n" : "failed\n";
   return out;
