@@ -95,6 +95,9 @@ class GraphRun:
         self.graph = Interpreter(model, dtype)
         self.dtype = dtype
         self.inputs, self.outputs = self.graph.inputs, self.graph.outputs
+        unknown = [name for name in trainable if name not in self.graph.values]  # initializers and Constant nodes
+        if unknown:
+            raise ValueError(f'to be trained, but not in the file: {", ".join(unknown)}')
         self.parameters = {name: self.graph.values[name].clone().requires_grad_() for name in trainable}
         self.unmapped = []
         self.statistics = {}
@@ -254,9 +257,6 @@ def record_golden(model_path, path, module=None, *, inputs=None, targets=None, b
         if not trainable:
             raise ValueError('which parameters are trained? give the module (--module, --torchvision), or their names '
                              '(trainable=, --trainable), or a file written by renaissance.export()')
-        unknown = sorted(set(trainable) - stored_names(model))
-        if unknown:
-            raise ValueError(f'to be trained, but no initializer of the file: {", ".join(unknown)}')
 
         def make_run(dtype):
             return GraphRun(model, trainable, dtype)

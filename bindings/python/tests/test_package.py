@@ -14,6 +14,8 @@ from renaissance import native
 
 PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(renaissance.__file__)))
 
+FIXTURE = os.path.join(PACKAGES, '..', '..', 'tests', 'fixtures', 'parity', 'fresh_bn.ts.onnx')
+
 
 class PackageTest(unittest.TestCase):
     def test_imports_without_torch(self):
@@ -75,6 +77,8 @@ class ProgramTest(unittest.TestCase):
                 (['export', '--module', 'os:getcwd'], 'not a torch.nn.Module'),
                 (['export', '--module', 'os:getcwd', '--classes', '3'], '--classes is for --torchvision'),
                 (['golden', '/nowhere.onnx'], 'nowhere.onnx.* does not exist'),
+                (['golden', FIXTURE, '--trainable', 'fc.weight,a,b'], 'not in the file: a, b'),
+                (['golden', FIXTURE, '--outputs', 'aux'], 'aux'),
                 (['golden', readme], 'README.md.* is no ONNX file'),
                 (['golden', PACKAGES], 'is no file'),
                 (['golden', os.devnull], 'is no file')):
