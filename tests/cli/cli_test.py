@@ -673,6 +673,20 @@ class Resuming(Case):
         for text in ('nesterov', 'last batch', 'frozen', 'learning_rate'):
             self.assertIn(text, err)
 
+    def test_every_option_is_decided_about(self):
+        with open(os.path.join(ROOT, 'docs', 'checkpoints.md'), encoding='utf-8') as f:
+            page = f.read()
+        tables = page[page.index('## What has to be the same'):page.index('## Writing')]
+        for option in sorted(set(re.findall(r'--[a-z][a-z-]+', self.passes('train', '--help')[0]))):
+            self.assertIn(f'`{option}`', tables, option)
+        with open(os.path.join(ROOT, 'include', 'renaissance_c.h'), encoding='utf-8') as f:
+            header = re.sub(r'/\*.*?\*/', ' ', f.read(), flags=re.DOTALL)
+        for struct in ('model', 'dataset', 'loader', 'trainer', 'fit'):
+            body = re.search(r'typedef struct ren_%s_options \{(.*?)\}' % struct, header, re.DOTALL).group(1)
+            for field in re.findall(r'(\w+)\s*[,;]', body):
+                if field not in ('struct_size', 'reserved0') and not field.endswith('_count'):
+                    self.assertIn(f'`{field}`', tables, f'ren_{struct}_options.{field}')
+
     def test_what_may_change(self):
         self.passes(*self.resume('--threads', '1', '--loader-threads', '1', '--checkpoint', self.path('other.ckpt'),
                                  '--checkpoint-every', '3', '--inference', '--out-ema', self.path('e.onnx'), '--json', '--quiet',
