@@ -15,12 +15,13 @@ void add_concat_cases(std::vector<CudaCase>& cases, DType type) {
     Axis axis;
     std::vector<int64_t> extents;
   };
-  std::vector<int64_t> many(70);  // more than one launch takes
+  std::vector<int64_t> many(70);  // more than one launch takes of long ones
   for (size_t i = 0; i < many.size(); ++i) many[i] = 1 + int64_t(i) % 5;
   const Join joins[] = {{{2, 5, 7, 0}, Axis::c, {16, 24, 8}}, {{2, 5, 7, 0}, Axis::c, {3, 16, 5}},
                         {{3, 0, 4, 6}, Axis::h, {2, 5}},      {{2, 3, 0, 7}, Axis::w, {4, 1, 6}},
                         {{2, 3, 3, 0}, Axis::c, many},        {{5, 4, 4, 0}, Axis::c, {8}},
-                        {{40, 56, 56, 0}, Axis::c, {64, 32}}};
+                        {{40, 56, 56, 0}, Axis::c, {64, 32}}, {{3, 0, 9, 31}, Axis::h, many},
+                        {{2, 0, 64, 64}, Axis::h, {9, 1, 12}}};
   for (const Join& j : joins)
     cases.push_back({fmt::format("concat {} {} along {} of {}", name_of(type), to_string(j.x),
                                  name_of(j.axis), j.extents.size()),

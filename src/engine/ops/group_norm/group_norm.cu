@@ -26,13 +26,18 @@ extern "C" __global__ void __launch_bounds__(TX * TY) channels(const X* x, Momen
   __shared__ Moments rows[TY][TX * V];
 #pragma unroll
   for (int v = 0; v < V; ++v) rows[threadIdx.y][threadIdx.x * V + v] = sums[v].moments(count);
+  const int thread = threadIdx.y * TX + threadIdx.x;
+  for (int half = TY / 2; half > 0; half /= 2) {
+    __syncthreads();
+    for (int j = thread; j < half * TX * V; j += TX * TY) {
+      Moments& m = rows[j / (TX * V)][j % (TX * V)];
+      m = join(m, rows[j / (TX * V) + half][j % (TX * V)]);
+    }
+  }
   __syncthreads();
-  for (int j = threadIdx.y * TX + threadIdx.x; j < TX * V; j += TX * TY) {
+  for (int j = thread; j < TX * V; j += TX * TY) {
     const int column = blockIdx.x % TILES * TX * V + j;
-    if (column >= C) continue;
-    Moments m = rows[0][j];
-    for (int y = 1; y < TY; ++y) m = join(m, rows[y][j]);
-    partial[piece * C + column] = m;
+    if (column < C) partial[piece * C + column] = rows[0][j];
   }
 }
 
