@@ -86,7 +86,7 @@ void print_profile(const Engine& engine, size_t variant) {
     std::fprintf(stderr, "%-32s %4ld nodes %9.2f ms %5.1f %%\n", kind.c_str(), long(t.runs), t.seconds * 1e3,
                  100 * t.seconds / total);
   std::sort(nodes.rbegin(), nodes.rend());
-  for (size_t i = 0; i < std::min<size_t>(25, nodes.size()); ++i)
+  for (size_t i = 0; i < std::min<size_t>(400, nodes.size()); ++i)
     std::fprintf(stderr, "%9.3f ms  %s\n", nodes[i].first * 1e3, nodes[i].second.c_str());
 }
 
@@ -115,10 +115,18 @@ int run(const Arguments& a) {
   trainer.step(images.data(), labels.data(), a.batch, 0.01);
   const double first = std::chrono::duration<double>(Clock::now() - begin).count();
 
+  trainer.step(images.data(), labels.data(), a.batch, 0.01);  // both input slots are filled now
+  Engine& engine = trainer.engine();
   std::vector<double> windows;
+  double launching = 1e9;  // of the host, when the queue is empty
   for (int w = 0; w < a.windows; ++w) {
     const auto start = Clock::now();
-    for (int s = 0; s < a.steps; ++s) trainer.step(images.data(), labels.data(), a.batch, 0.01);
+    for (int s = 0; s < a.steps; ++s) {
+      engine.run(0);
+      if (s == 0)
+        launching = std::min(launching, std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    engine.device().synchronize();
     windows.push_back(std::chrono::duration<double>(Clock::now() - start).count() / a.steps);
   }
   std::sort(windows.begin(), windows.end());
@@ -136,6 +144,7 @@ int run(const Arguments& a) {
                                  {"ms_max", windows.back() * 1e3},
                                  {"images_per_second", double(a.batch) / median},
                                  {"first_step_s", first},
+                                 {"host_us", launching * 1e6},
                                  {"arena_bytes", trainer.engine().plan().arena_bytes()},
                                  {"peak_rss_bytes", int64_t(usage.ru_maxrss) * 1024}};
   std::printf("%s\n", result.dump().c_str());

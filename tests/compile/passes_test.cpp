@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -99,6 +100,84 @@ TEST(Fuse, ChangesNoResult) {
     const auto& b = fused.family(int32_t(p), Region::G);
     for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12) << before.parameters[p].name;
   }
+}
+
+// conv with bias, normalised by its own statistics: the bias leaves the convolution, the loss doesn't
+// depend on it, its gradient is zero, and the running mean still moves by it.
+TEST(AbsorbBias, OnlyTheRunningMeanSeesTheBias) {
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId normalised = m.batch_norm(m.conv(m.graph.input, 8, 3, 1, true));
+  const Graph graph =
+      compile_variant(m.finish(m.linear(m.relu(normalised), 4)), float_images(), {Role::step, 3});
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::conv) {
+      EXPECT_TRUE(node.inputs.size() < 3 || node.inputs[2] == kNoTensor);
+    }
+
+  const int32_t bias = 1;
+  ASSERT_EQ(graph.parameters[size_t(bias)].kind, ParameterKind::bias);
+  ReferenceRun with(graph), without(graph);
+  fill(with, graph);
+  fill(without, graph);
+  for (double& b : without.value(graph.parameters[size_t(bias)].value)) b = 0;
+  const std::vector<double> values = with.value(graph.parameters[size_t(bias)].value);
+  run_forward_backward(with, graph);
+  run_forward_backward(without, graph);
+  EXPECT_EQ(loss_of(with, graph), loss_of(without, graph));
+  for (const double g : with.family(bias, Region::G)) EXPECT_EQ(g, 0.0);
+  const auto& moved = with.value(graph.buffers[0].value);
+  const auto& kept = without.value(graph.buffers[0].value);
+  // Momentum 0.1 of the new mean; double rounding only.
+  for (size_t c = 0; c < moved.size(); ++c) EXPECT_NEAR(moved[c] - kept[c], 0.1 * values[c], 1e-7);
+}
+
+TEST(AbsorbBias, InferenceKeepsIt) {
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId normalised = m.batch_norm(m.conv(m.graph.input, 8, 3, 1, true));
+  const Graph graph = compile_variant(m.finish(m.linear(normalised, 4)), float_images(), {Role::evaluate, 3});
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::conv) {
+      EXPECT_NE(node.inputs[2], kNoTensor);
+    }
+}
+
+TEST(StoreInReductions, ChangesNoResult) {
+  TrainingSpec spec = float_images();
+  spec.precision = Precision::fp16;
+  spec.target = target_of(DeviceKind::cuda);
+  Graph before;
+  const Graph after = compile_variant(test::residual_model(3), spec, {Role::step, 3},
+                                      [&](std::string_view pass, const Graph& g) {
+                                        if (pass == "fuse") before = g;
+                                      });
+  EXPECT_LT(after.nodes.size() - 4, before.nodes.size());  // the update's nodes come later
+  const auto stores = [](const Node& n) {
+    return n.op == Op::reduce && !n.as<ReduceAttributes>().stored.empty();
+  };
+  EXPECT_GT(std::count_if(after.nodes.begin(), after.nodes.end(), stores), 0);
+  ReferenceRun plain(before), merged(after);
+  fill(plain, before);
+  fill(merged, after);
+  run_forward_backward(plain, before);
+  run_forward_backward(merged, after);
+  for (size_t p = 0; p < before.parameters.size(); ++p) {
+    const auto& a = plain.family(int32_t(p), Region::G);
+    const auto& b = merged.family(int32_t(p), Region::G);
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12) << before.parameters[p].name;
+  }
+}
+
+TEST(AttachInput, PadsImagesOnlyWhereConvolutionsAloneReadThem) {
+  TrainingSpec spec = float_images();
+  spec.precision = Precision::fp16;
+  spec.target = target_of(DeviceKind::cuda);
+  const Graph padded = compile_variant(test::residual_model(3), spec, {Role::step, 3});
+  EXPECT_EQ(padded.at(padded.input).shape.c, 4);
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId seen = m.tanh(m.graph.input);
+  const Graph model = m.finish(m.linear(m.conv(seen, 8, 3, 1), 4));
+  const Graph plain = compile_variant(model, spec, {Role::step, 3});
+  EXPECT_EQ(plain.at(plain.input).shape.c, 3);
 }
 
 TEST(Compile, IsRepeatable) {

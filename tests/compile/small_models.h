@@ -27,14 +27,16 @@ class ModelBuilder {
     p.kind = kind;
     return builder.parameter(p);
   }
-  TensorId conv(TensorId x, int64_t k, int64_t kernel, int64_t stride) {
+  TensorId conv(TensorId x, int64_t k, int64_t kernel, int64_t stride, bool with_bias = false) {
     const std::string name = next("conv");
     auto a = std::make_shared<ConvAttributes>();
     a->stride_h = a->stride_w = stride;
     a->pad_top = a->pad_left = a->pad_bottom = a->pad_right = kernel / 2;
     const TensorId w =
         parameter(name + ".weight", {k, kernel, kernel, graph.at(x).shape.c}, ParameterKind::weight);
-    return emit(builder, Op::conv, name, {x, w, kNoTensor}, a)[0];
+    const TensorId bias =
+        with_bias ? parameter(name + ".bias", {1, 1, 1, k}, ParameterKind::bias) : kNoTensor;
+    return emit(builder, Op::conv, name, {x, w, bias}, a)[0];
   }
   TensorId batch_norm(TensorId x, bool training = true) {
     const std::string name = next("bn");

@@ -314,8 +314,9 @@ inline void add_gemm_cases(std::vector<CudaCase>& cases, DType type) {
              p.inner, widened ? DType::f32 : type});
 }
 
-void add_copy_cases(std::vector<CudaCase>& cases, DType type);  // copy_cases.cpp
-void add_row_cases(std::vector<CudaCase>& cases, DType type);   // row_cases.cpp
+void add_copy_cases(std::vector<CudaCase>& cases, DType type);   // copy_cases.cpp
+void add_row_cases(std::vector<CudaCase>& cases, DType type);    // row_cases.cpp
+void add_fused_cases(std::vector<CudaCase>& cases, DType type);  // fused_cases.cpp
 
 inline std::vector<CudaCase> cuda_cases() {
   std::vector<CudaCase> cases;
@@ -328,6 +329,7 @@ inline std::vector<CudaCase> cuda_cases() {
     add_load_batch_cases(cases, type);
     add_conv_cases(cases, type);
     add_gemm_cases(cases, type);
+    add_fused_cases(cases, type);
     add_copy_cases(cases, type);
     add_row_cases(cases, type);
   }

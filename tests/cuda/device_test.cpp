@@ -9,6 +9,7 @@
 #include "cuda/run_cuda.h"
 #include "engine/base/half.h"
 #include "engine/base/status.h"
+#include "engine/device/cuda/launch.h"
 #include "engine/ops/cuda_module.h"
 #include "engine/range/range.h"
 
@@ -70,6 +71,27 @@ TEST(CudaDevice, TransfersKeepTheirOrder) {
     EXPECT_EQ(received, sent);
   }
   device->host_allocator().release(pinned);
+}
+
+// Memsets within a program: each fills its bytes and no others, aligned or not.
+TEST(CudaProgram, FillsWhatMemsetsFill) {
+  REN_NEED_GPU(device);
+  constexpr size_t kBytes = 65536;
+  const auto block = device->allocate(kBytes);
+  std::vector<unsigned char> content(kBytes, 0xab), wanted = content;
+  device->upload(block->base(), content.data(), kBytes);
+  device->synchronize();
+  auto list = std::make_unique<cuda::LaunchList>(*device);
+  for (const auto& [begin, bytes] :
+       {std::pair<size_t, size_t>{256, 4096}, {5001, 1003}, {30000, 4}, {40000, 20016}}) {
+    list->fill_zero(block->base() + begin, bytes);
+    std::fill_n(wanted.begin() + std::ptrdiff_t(begin), bytes, 0);
+  }
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  kernels.push_back(std::move(list));
+  device->make_program(std::move(kernels))->run();
+  device->wait(device->download(content.data(), block->base(), kBytes));
+  EXPECT_EQ(content, wanted);
 }
 
 TEST(CudaDevice, RefusesWhatItCannotGive) {

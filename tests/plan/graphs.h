@@ -71,7 +71,8 @@ class TagMachine {
   using Tag = uint64_t;
 
   std::string run(size_t v);
-  void pointwise(const Node& node, size_t v);
+  void elementwise(const Node& node, std::span<const TensorId> outputs, size_t v);
+  void reduce(const Node& node, size_t v);
   void write(uint64_t offset, uint64_t bytes, Tag tag);
   void check(uint64_t offset, uint64_t bytes, Tag tag, const std::string& what);
   void check_tensor(size_t v, TensorId id, const std::string& what);

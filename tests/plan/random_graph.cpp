@@ -94,7 +94,11 @@ class RandomGraph {
                                  chance(10) ? kNoTensor : weights_[draw_.below(uint32_t(weights_.size()))]};
     for (int more = int(draw_.below(3)); more > 0; --more) inputs.push_back(any_value());
     std::vector<TensorId> outputs;
-    for (int more = int(draw_.below(3)); more >= 0; --more) outputs.push_back(new_value(any_shape()));
+    // A reduction's results are FP32; of 16 bits is what it stores in passing, as large as an operand.
+    const bool reduces = op == Op::reduce;
+    for (int more = int(draw_.below(3)); more >= 0; --more)
+      outputs.push_back(reduces ? new_value(any_shape(), DType::f32) : new_value(any_shape()));
+    if (reduces && chance(50)) outputs.push_back(new_value(m_.graph.at(inputs[0]).shape, DType::f16));
     if (chance(10)) outputs.push_back(kNoTensor);
     const uint64_t workspace = chance(40) ? draw_.below(5000) * uint64_t(batch_) : 0;
     m_.node(op, inputs, outputs, workspace, fmt::format("n{}", i));
@@ -104,8 +108,9 @@ class RandomGraph {
 
   TensorId new_value(Shape shape) {
     const DType types[] = {DType::f32, DType::f32, DType::f32, DType::f16, DType::u8};
-    return m_.tensor(fresh("v"), shape, any_region(), types[draw_.below(5)]);
+    return new_value(shape, types[draw_.below(5)]);
   }
+  TensorId new_value(Shape shape, DType type) { return m_.tensor(fresh("v"), shape, any_region(), type); }
 
   void add_alias() {
     const TensorId of = any_value();

@@ -85,10 +85,10 @@ void TagMachine::check_persistent() {
 // Piece by piece, as the kernel does it: all operands of a place are read before any output of it is
 // written. An operand of other extents may be read whole at any place. 256 elements are whole units
 // in every type.
-void TagMachine::pointwise(const Node& node, size_t v) {
+void TagMachine::elementwise(const Node& node, std::span<const TensorId> outputs, size_t v) {
   const Graph& graph = *variants_[v].graph;
   constexpr uint64_t kPiece = 256;
-  const Shape shape = graph.at(node.outputs[0]).shape;
+  const Shape shape = graph.at(outputs[0]).shape;
   for (uint64_t e = 0; e < uint64_t(shape.elements()) && problem_.empty(); e += kPiece) {
     const uint64_t count = std::min(kPiece, uint64_t(shape.elements()) - e);
     for (const TensorId id : node.inputs) {
@@ -100,11 +100,27 @@ void TagMachine::pointwise(const Node& node, size_t v) {
         check_tensor(v, id, node.name + " reads");
       }
     }
-    for (const TensorId id : node.outputs) {
+    for (const TensorId id : outputs) {
       const uint64_t size = size_of(graph.at(id).dtype);
       write(plan_.offset(v, id) + e * size, count * size, tag_of(v, id));
     }
   }
+}
+
+// Results may be written before the last operand is read; what is stored in passing is elementwise.
+void TagMachine::reduce(const Node& node, size_t v) {
+  const Graph& graph = *variants_[v].graph;
+  std::vector<TensorId> stored;
+  for (const TensorId id : node.outputs) {
+    if (id == kNoTensor) continue;
+    if (is_16bit(graph.at(id).dtype))
+      stored.push_back(id);
+    else
+      write_tensor(v, id);
+  }
+  if (!stored.empty()) return elementwise(node, stored, v);
+  for (const TensorId id : node.inputs)
+    if (id != kNoTensor) check_tensor(v, id, node.name + " reads");
 }
 
 std::string TagMachine::run(size_t v) {
@@ -120,7 +136,9 @@ std::string TagMachine::run(size_t v) {
     const uint64_t workspace = variant.choices ? variant.choices->nodes[i].workspace_bytes : 0;
     if (workspace > 0) write(plan_.workspace(v, i), workspace, kWorkspace);
     if (node.op == Op::pointwise) {
-      pointwise(node, v);
+      elementwise(node, node.outputs, v);
+    } else if (node.op == Op::reduce) {
+      reduce(node, v);
     } else {
       for (const TensorId id : node.outputs)
         if (id != kNoTensor) write_tensor(v, id);

@@ -19,10 +19,13 @@ constexpr Pass kPasses[] = {
     {"infer_mode", infer_mode},
     {"attach_input", attach_input},
     {"attach_loss", attach_loss},
+    {"absorb_bias", absorb_bias},
     {"autodiff", autodiff},
     {"lower", lower},
     {"amp", amp},
     {"fuse", fuse},
+    {"store_in_reductions", store_in_reductions},
+    {"sum_in_convolutions", sum_in_convolutions},
     {"update", update},
 };
 
@@ -38,6 +41,16 @@ const char* name_of(Precision precision) {
       return "bf16";
   }
   return "?";
+}
+
+TargetSpec target_of(DeviceKind kind) {
+  TargetSpec target;
+  if (kind != DeviceKind::cuda) return target;
+  target.pads_images = true;
+  target.stores_in_reductions = true;
+  target.sums_in_convolutions = true;
+  target.heavy_prim_bytes = 2;  // two of the special functions' units' results a cycle and 16 bytes
+  return target;
 }
 
 Graph compile_variant(const Graph& forward, const TrainingSpec& spec, const VariantSpec& variant,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "engine/device/device.h"
 #include "engine/plan/memory_plan.h"
 
 namespace ren {
@@ -48,6 +49,15 @@ struct LossScaleSpec {
   int32_t growth_interval = 2000;
 };
 
+// What passes need to know of the device: which forms its kernels have, what work costs there.
+struct TargetSpec {
+  bool pads_images = false;           // 16-bit images to a multiple of 4 channels, for its convolutions
+  bool stores_in_reductions = false;  // ReduceAttributes::stored
+  bool sums_in_convolutions = false;  // ConvAttributes::sums
+  int64_t heavy_prim_bytes = 8;       // what evaluating exp and the like costs, in bytes moved
+};
+TargetSpec target_of(DeviceKind kind);
+
 // What all variants of one training share.
 struct TrainingSpec {
   Precision precision = Precision::fp32;
@@ -55,6 +65,7 @@ struct TrainingSpec {
   LossSpec loss;
   OptimizerSpec optimizer;
   LossScaleSpec loss_scale;
+  TargetSpec target;
 };
 
 // One program to compile: what it does and for which batch.

@@ -23,6 +23,15 @@ class Kernel {
   virtual void launch() noexcept = 0;
 };
 
+// Measures what lies between two points of a program; put into it like a kernel.
+class Stopwatch {
+ public:
+  virtual ~Stopwatch() = default;
+  virtual void start() noexcept = 0;
+  virtual void stop() noexcept = 0;
+  virtual double seconds() = 0;  // of the last run; after synchronize()
+};
+
 // A whole variant, ready to run: a list on a CPU, one captured graph on a GPU.
 class Program {
  public:
@@ -57,6 +66,7 @@ class Device {
   virtual bool ticket_done(uint64_t ticket) = 0;
   virtual void wait(uint64_t ticket) = 0;
   virtual void synchronize() = 0;  // throws `device` on any earlier failure
+  virtual std::unique_ptr<Stopwatch> make_stopwatch() = 0;
 
   // Makes a program of bound kernels. Nothing runs yet: memory stays as it is.
   virtual std::unique_ptr<Program> make_program(std::vector<std::unique_ptr<Kernel>> kernels) = 0;

@@ -108,7 +108,9 @@ class LiveChecker {
   // May `output` be written where `operand` is? Only as an elementwise op's own, full-sized, dying operand.
   bool may_take(const Node& node, size_t i, TensorId output, TensorId operand,
                 const std::vector<TensorId>& taken) const {
-    if (!may_run_in_place(node.op) || operand == kWorkspace || kept_[size_t(operand)]) return false;
+    if (!may_run_in_place(node.op, graph_.at(output).dtype) || operand == kWorkspace ||
+        kept_[size_t(operand)])
+      return false;
     if (ends_[size_t(operand)] != i || std::find(taken.begin(), taken.end(), operand) != taken.end())
       return false;
     bool is_operand = false;

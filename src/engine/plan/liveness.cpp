@@ -115,8 +115,9 @@ class LivenessFinder {
       std::vector<TensorId> taken;
       for (const TensorId id : node.outputs) {
         if (id == kNoTensor || !planned(id) || result_.block_of[size_t(graph_.storage(id))] >= 0) continue;
-        const TensorId donor =
-            may_run_in_place(node.op) ? find_donor(node, int32_t(i), id, taken) : kNoTensor;
+        const TensorId donor = may_run_in_place(node.op, graph_.at(id).dtype)
+                                   ? find_donor(node, int32_t(i), id, taken)
+                                   : kNoTensor;
         if (donor == kNoTensor) {
           add_block(id);
         } else {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "engine/base/dtype.h"
 #include "engine/ir/op.h"
 
 namespace ren {
@@ -11,8 +12,11 @@ namespace ren {
 // are promises of the kernels of that op, on every backend.
 
 // An output may take the bytes of an operand of its own shape and type that dies at the node: the
-// kernel has read all operands of an element before it stores any output of it.
-constexpr bool may_run_in_place(Op op) { return op == Op::pointwise; }
+// kernel has read all operands of an element before it stores any output of it. A reduction does so
+// with what it stores in passing, always of 16 bits; its results are FP32.
+constexpr bool may_run_in_place(Op op, DType output) {
+  return op == Op::pointwise || (op == Op::reduce && is_16bit(output));
+}
 
 // False for an operand of which only the shape is looked at; its bytes may be gone by then.
 constexpr bool reads_bytes(Op op, size_t input) {

@@ -2,7 +2,6 @@
 #include "engine/runtime/engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "engine/base/half.h"
@@ -47,17 +46,17 @@ std::vector<float> widen(const std::vector<std::byte>& raw, const Tensor& t) {
 // Measures what another kernel takes.
 class TimedKernel final : public Kernel {
  public:
-  TimedKernel(std::unique_ptr<Kernel> inner, NodeTime& time) : inner_(std::move(inner)), time_(time) {}
+  TimedKernel(std::unique_ptr<Kernel> inner, Stopwatch& stopwatch)
+      : inner_(std::move(inner)), stopwatch_(stopwatch) {}
   void launch() noexcept override {
-    const auto start = std::chrono::steady_clock::now();
+    stopwatch_.start();
     inner_->launch();
-    time_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    ++time_.runs;
+    stopwatch_.stop();
   }
 
  private:
   std::unique_ptr<Kernel> inner_;
-  NodeTime& time_;
+  Stopwatch& stopwatch_;
 };
 
 }  // namespace
@@ -181,15 +180,18 @@ std::unique_ptr<Kernel> Engine::bind_node(size_t variant, size_t index) {
 
 void Engine::bind(bool profile) {
   node_times_.resize(variants_.size());
+  stopwatches_.resize(variants_.size());
   for (size_t v = 0; v < variants_.size(); ++v) {
     std::vector<std::unique_ptr<Kernel>> kernels;
     const std::vector<Node>& nodes = variants_[v].graph.nodes;
     if (profile) node_times_[v].resize(nodes.size());
+    if (profile) stopwatches_[v].resize(nodes.size());
     for (size_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].op == Op::view) continue;
       kernels.push_back(bind_node(v, i));
-      if (profile)
-        kernels.back() = std::make_unique<TimedKernel>(std::move(kernels.back()), node_times_[v][i]);
+      if (!profile) continue;
+      stopwatches_[v][i] = device_->make_stopwatch();
+      kernels.back() = std::make_unique<TimedKernel>(std::move(kernels.back()), *stopwatches_[v][i]);
     }
     programs_.push_back(device_->make_program(std::move(kernels)));
   }
@@ -226,6 +228,16 @@ void Engine::upload_batch(size_t variant, const std::byte* record, const int32_t
 void Engine::run(size_t variant) {
   programs_[variant]->run();
   ++launches_;
+  if (!stopwatches_[variant].empty()) read_stopwatches(variant);
+}
+
+void Engine::read_stopwatches(size_t variant) {
+  device_->synchronize();
+  for (size_t i = 0; i < stopwatches_[variant].size(); ++i) {
+    if (!stopwatches_[variant][i]) continue;
+    node_times_[variant][i].seconds += stopwatches_[variant][i]->seconds();
+    ++node_times_[variant][i].runs;
+  }
 }
 
 void Engine::set_launches(int64_t count) {

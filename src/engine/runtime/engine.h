@@ -20,7 +20,7 @@ struct EngineVariant {
 struct EngineOptions {
   PlanOptions plan;           // slot_order and A's type are filled in here when empty
   uint64_t memory_limit = 0;  // bytes; 0: what the device has free
-  bool profile = false;       // measure each node (a device that runs launches at once: the CPU)
+  bool profile = false;       // measure each node; run() then waits for its end
 };
 
 // Time a node took, summed over the runs since the engine was made.
@@ -83,6 +83,7 @@ class Engine {
   void make_plan(EngineOptions& options);
   void take_arena(uint64_t limit);
   void bind(bool profile);
+  void read_stopwatches(size_t variant);
   std::unique_ptr<Kernel> bind_node(size_t variant, size_t node);
   std::byte* address(size_t variant, TensorId tensor) const;
   std::vector<RegionSpan> region_spans(Role role) const;
@@ -95,6 +96,7 @@ class Engine {
   std::unique_ptr<DeviceBlock> arena_;
   std::vector<Segment> segments_;
   std::vector<std::vector<NodeTime>> node_times_;
+  std::vector<std::vector<std::unique_ptr<Stopwatch>>> stopwatches_;  // by variant and node, when profiling
   std::vector<std::unique_ptr<Program>> programs_;
   std::unique_ptr<Kernel> cast_weights_;
   DType copy_type_ = DType::f32;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "engine/base/status.h"
 #include "engine/compile/passes/passes.h"
+#include "engine/ops/conv/conv.h"
 #include "engine/ops/load_batch/load_batch.h"
 
 namespace ren {
@@ -15,6 +18,32 @@ Shape label_shape(const Graph& graph, const LossSpec& loss) {
   Shape shape = graph.at(logits).shape;
   shape.c = 1;
   return shape;
+}
+
+// The channels that images get on the device: a multiple of 4 where only dense convolutions read them.
+int64_t padded_channels(const Graph& graph, const PassContext& context) {
+  const int64_t channels = graph.at(graph.input).shape.c;
+  const bool wanted = context.spec.target.pads_images && compute_type(context.spec.precision) != DType::f32;
+  if (!wanted || channels >= 4) return channels;
+  for (const Tensor& t : graph.tensors)
+    if (t.alias_of == graph.input) return channels;
+  for (const GraphOutput& o : graph.outputs)
+    if (o.value == graph.input) return channels;
+  for (const Node& node : graph.nodes)
+    if (std::find(node.inputs.begin(), node.inputs.end(), graph.input) != node.inputs.end() &&
+        (node.op != Op::conv || node.as<ConvAttributes>().groups != 1))
+      return channels;
+  return 4;
+}
+
+// That the last channels of the images are padding.
+void tell_convolutions(Graph& graph, int64_t padding) {
+  for (Node& node : graph.nodes) {
+    if (node.op != Op::conv || node.inputs[0] != graph.input) continue;
+    auto attributes = std::make_shared<ConvAttributes>(node.as<ConvAttributes>());
+    attributes->padding_channels = padding;
+    node.attributes = std::move(attributes);
+  }
 }
 
 }  // namespace
@@ -51,6 +80,10 @@ void attach_input(Graph& graph, const PassContext& context) {
   attributes->scale = context.spec.input.scale;
   attributes->mean.resize(size_t(images.c), 0.0f);
   attributes->scale.resize(size_t(images.c), 1.0f);
+  if (const int64_t channels = padded_channels(graph, context); channels != images.c) {
+    attributes->channels = graph.at(graph.input).shape.c = channels;
+    tell_convolutions(graph, channels - images.c);
+  }
   node.attributes = std::move(attributes);
   graph.nodes.insert(graph.nodes.begin(), std::move(node));
 }

@@ -15,8 +15,6 @@ namespace {
 // Bounds on a fused expression: beyond them kernels spill and lifetimes grow for little.
 constexpr size_t kMaxOperands = 12;
 constexpr int kMaxPrims = 120;
-// What evaluating one expensive primitive costs, in bytes moved at memory speed.
-constexpr int64_t kHeavyPrimBytes = 8;
 
 bool is_heavy(Prim prim) {
   switch (prim) {
@@ -59,7 +57,7 @@ struct Definition {
 // reader's expression.
 class Fuse {
  public:
-  explicit Fuse(Graph& graph) : graph_(graph) {}
+  Fuse(Graph& graph, int64_t heavy_prim_bytes) : graph_(graph), heavy_prim_bytes_(heavy_prim_bytes) {}
 
   void run() {
     remove_dead_nodes(graph_);
@@ -156,7 +154,7 @@ class Fuse {
   bool cheaper_inlined(TensorId id, const Definition& d) const {
     const std::vector<size_t>& readers = readers_[size_t(id)];
     const int64_t k = int64_t(readers.size());
-    const int64_t compute = d.heavy * kHeavyPrimBytes * graph_.at(id).shape.elements();
+    const int64_t compute = d.heavy * heavy_prim_bytes_ * graph_.at(id).shape.elements();
     const int64_t stored = bytes(id) * (1 + k) + bytes(d.leaves, {}) + compute;
     int64_t recomputed = k * compute;
     for (const size_t reader : readers) {
@@ -263,6 +261,7 @@ class Fuse {
   }
 
   Graph& graph_;
+  const int64_t heavy_prim_bytes_;  // what evaluating one expensive primitive costs
   std::vector<bool> pinned_;
   std::vector<std::vector<size_t>> readers_;
   std::map<TensorId, Definition> definitions_;
@@ -271,6 +270,8 @@ class Fuse {
 
 }  // namespace
 
-void fuse(Graph& graph, const PassContext&) { Fuse(graph).run(); }
+void fuse(Graph& graph, const PassContext& context) {
+  Fuse(graph, context.spec.target.heavy_prim_bytes).run();
+}
 
 }  // namespace ren

@@ -59,12 +59,17 @@ Node statistics(const Node& norm, Op op, std::vector<TensorId> inputs) {
 
 TensorId input(const Node& node, size_t i) { return i < node.inputs.size() ? node.inputs[i] : kNoTensor; }
 
+std::vector<TensorId> statistics_inputs(const Node& norm) {
+  std::vector<TensorId> inputs{norm.inputs[0], input(norm, 3), input(norm, 4)};
+  if (input(norm, 5) != kNoTensor) inputs.push_back(input(norm, 5));
+  return inputs;
+}
+
 void lower_batch_norm(const Node& norm, std::vector<Node>& out) {
   const auto& attributes = norm.as<BatchNormAttributes>();
   NormExpression y(norm.inputs[0]);
   if (attributes.training) {
-    out.push_back(
-        statistics(norm, Op::batch_norm_statistics, {norm.inputs[0], input(norm, 3), input(norm, 4)}));
+    out.push_back(statistics(norm, Op::batch_norm_statistics, statistics_inputs(norm)));
     y.by_statistics(norm.outputs[1], norm.outputs[2]);
   } else {
     y.by_running_statistics(input(norm, 3), input(norm, 4), attributes.epsilon);

@@ -20,6 +20,8 @@ void infer_mode(Graph& graph, const PassContext& context);
 void attach_input(Graph& graph, const PassContext& context);
 // Adds the losses, or keeps the outputs for prediction.
 void attach_loss(Graph& graph, const PassContext& context);
+// A bias right before a training normalisation cancels there: only the running mean sees it.
+void absorb_bias(Graph& graph, const PassContext& context);
 // Appends the backward nodes; gradients of trained parameters land in G.
 void autodiff(Graph& graph, const PassContext& context);
 // Splits composite normalisations into statistics and one pointwise expression.
@@ -29,6 +31,10 @@ void amp(Graph& graph, const PassContext& context);
 // Inlines pointwise expressions into the pointwise and reduce nodes that read them, and drops
 // what nobody reads.
 void fuse(Graph& graph, const PassContext& context);
+// Lets a reduction write, in passing, the pointwise value that it reads and others read again.
+void store_in_reductions(Graph& graph, const PassContext& context);
+// Lets a convolution give, in passing, the sums that the normalisation right behind it needs.
+void sum_in_convolutions(Graph& graph, const PassContext& context);
 // Appends the range operations that end a step.
 void update(Graph& graph, const PassContext& context);
 

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -27,6 +28,17 @@ class CpuBlock final : public DeviceBlock {
  private:
   AlignedBlock memory_;
   uint64_t bytes_;
+};
+
+class CpuStopwatch final : public Stopwatch {
+ public:
+  void start() noexcept override { start_ = Clock::now(); }
+  void stop() noexcept override { stop_ = Clock::now(); }
+  double seconds() override { return std::chrono::duration<double>(stop_ - start_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_, stop_;
 };
 
 class CpuProgram final : public Program {
@@ -122,6 +134,8 @@ void CpuDevice::report_failure(const char* kernel, const char* reason) noexcept 
   if (failed_.exchange(true)) return;
   std::snprintf(failure_, sizeof failure_, "%s failed: %s", kernel, reason);
 }
+
+std::unique_ptr<Stopwatch> CpuDevice::make_stopwatch() { return std::make_unique<CpuStopwatch>(); }
 
 void CpuDevice::synchronize() {
   if (failed_.exchange(false)) throw Error(StatusCode::device, failure_);

@@ -25,6 +25,7 @@ class CpuDevice final : public Device {
   bool ticket_done(uint64_t) override { return true; }
   void wait(uint64_t) override {}
   void synchronize() override;
+  std::unique_ptr<Stopwatch> make_stopwatch() override;
   std::unique_ptr<Program> make_program(std::vector<std::unique_ptr<Kernel>> kernels) override;
 
   // ---- For kernels -------------------------------------------------------------------------

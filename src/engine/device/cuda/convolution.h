@@ -25,6 +25,7 @@ struct ConvolutionProblem {
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   int64_t groups = 1;
+  bool sums = false;  // forward alone: also the sum and the sum of squares of each channel of y (FP32)
 
   std::string text() const;  // complete: the key of cached choices
   double operations() const { return 2.0 * double(n * p * q) * double(k * r * s) * double(c / groups); }
@@ -54,7 +55,8 @@ class ConvolutionLibrary {
   std::shared_ptr<Plan> plan(const ConvolutionProblem& problem,
                              const ConvolutionChoice& choice);  // throws device
   // Enqueues on the device's stream; throws device.
-  void execute(Plan& plan, const void* x, const void* w, const void* y, void* workspace);
+  void execute(Plan& plan, const void* x, const void* w, const void* y, void* workspace, void* sums = nullptr,
+               void* squares = nullptr);
 
  private:
   struct State;

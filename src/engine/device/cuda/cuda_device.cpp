@@ -29,6 +29,28 @@ class CudaBlock final : public DeviceBlock {
   uint64_t bytes_;
 };
 
+// Events that stay readable when they are recorded within a captured graph.
+class CudaStopwatch final : public Stopwatch {
+ public:
+  explicit CudaStopwatch(CudaDevice& device)
+      : device_(device), start_(make_event(cudaEventDefault)), stop_(make_event(cudaEventDefault)) {}
+  void start() noexcept override { record(start_); }
+  void stop() noexcept override { record(stop_); }
+  double seconds() override {
+    float milliseconds = 0;
+    REN_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()));
+    return double(milliseconds) * 1e-3;
+  }
+
+ private:
+  void record(const Event& event) noexcept {
+    const unsigned flags = device_.capturing() ? cudaEventRecordExternal : cudaEventRecordDefault;
+    device_.record(cudaEventRecordWithFlags(event.get(), device_.stream(), flags), "cudaEventRecord");
+  }
+  CudaDevice& device_;
+  Event start_, stop_;
+};
+
 int device_count() {
   int count = 0, driver = 0, runtime = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -228,6 +250,11 @@ void CudaDevice::synchronize() {
   REN_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
   finish_downloads(next_ticket_, true);
   throw_failure();
+}
+
+std::unique_ptr<Stopwatch> CudaDevice::make_stopwatch() {
+  make_current();
+  return std::make_unique<CudaStopwatch>(*this);
 }
 
 void CudaDevice::record_failure(std::string reason) noexcept {

@@ -73,6 +73,7 @@ class CudaDevice final : public Device {
   bool ticket_done(uint64_t ticket) override;
   void wait(uint64_t ticket) override;
   void synchronize() override;
+  std::unique_ptr<Stopwatch> make_stopwatch() override;
   std::unique_ptr<Program> make_program(std::vector<std::unique_ptr<Kernel>> kernels) override;
 
   // For kernels of this backend.
@@ -93,6 +94,7 @@ class CudaDevice final : public Device {
   // Before a launch: the compute stream waits for uploads begun, but within a capture, which is no launch.
   void before_launch();
   void after_program();  // remembers where this program ends, for uploads into the slot that it read
+  bool capturing() const { return capturing_; }
   void set_capturing(bool capturing) { capturing_ = capturing; }
 
  private:

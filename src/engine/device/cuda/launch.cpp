@@ -48,6 +48,12 @@ DeviceBuffer& LaunchList::own(DeviceBuffer buffer) {
   return buffers_.back();
 }
 
+std::byte* LaunchList::counters(size_t count) {
+  const DeviceBuffer& buffer = own(DeviceBuffer(count * sizeof(unsigned)));
+  REN_CUDA_CHECK(cudaMemsetAsync(buffer.data(), 0, count * sizeof(unsigned), device_.stream()));
+  return buffer.data();
+}
+
 const std::byte* LaunchList::upload_table(const void* rows, size_t bytes) {
   const DeviceBuffer& buffer = own(DeviceBuffer(bytes));
   // A copy from pageable memory may still be on its way when it returns, and no stream of ours waits for it.

@@ -64,6 +64,8 @@ class LaunchList final : public Kernel {
   // Anything else that enqueues on the device's stream; false: it has recorded the failure.
   void call(std::function<void()> function);
   DeviceBuffer& own(DeviceBuffer buffer);  // lives as long as the launches
+  // So many counters of 32 bits that begin at zero; kernels leave them so.
+  std::byte* counters(size_t count);
   // A table in device memory of its own.
   template <typename T>
   const std::byte* table(const std::vector<T>& rows) {

@@ -10,15 +10,15 @@
 namespace ren {
 namespace {
 
-enum Input : size_t { kX, kScale, kBias, kMean, kVariance };
+enum Input : size_t { kX, kScale, kBias, kMean, kVariance, kShift };
 
 Shape channels_of(const Shape& x) { return {1, 1, 1, x.c}; }
 
 std::vector<TensorType> infer(const Node& node, std::span<const TensorType> inputs) {
-  check_arity(node, inputs, 1, 5);
+  check_arity(node, inputs, 1, 6);
   check_float("the input", inputs[kX]);
-  const char* const names[] = {"the input", "the scale", "the bias", "the running mean",
-                               "the running variance"};
+  const char* const names[] = {
+      "the input", "the scale", "the bias", "the running mean", "the running variance", "the shift"};
   for (size_t i = kScale; i < inputs.size(); ++i)
     if (has_input(node, i)) check_channel_vector(names[i], inputs[i], inputs[kX].shape.c);
   if (has_input(node, kMean) != has_input(node, kVariance))
@@ -31,7 +31,7 @@ std::vector<TensorType> infer(const Node& node, std::span<const TensorType> inpu
 
 // Lowering makes this node at the true batch size, so it, and not the composite, refuses.
 std::vector<TensorType> infer_statistics(const Node& node, std::span<const TensorType> inputs) {
-  check_arity(node, inputs, 1, 3);
+  check_arity(node, inputs, 1, 6);
   check_float("the input", inputs[0]);
   const Shape& x = inputs[0].shape;
   if (x.pixels() == 1)
@@ -62,11 +62,11 @@ Moments moments_of(const std::vector<double>& x, int64_t channels, int64_t chann
   return {mean, squares / double(rows)};
 }
 
-void move_running(const BatchNormAttributes& a, const Moments& m, double count, double& mean,
+void move_running(const BatchNormAttributes& a, const Moments& m, double shift, double count, double& mean,
                   double& variance) {
   if (!std::isfinite(m.mean) || !std::isfinite(m.variance)) return;
   const double keep = a.keep;
-  mean = keep * mean + (1 - keep) * m.mean;
+  mean = keep * mean + (1 - keep) * (m.mean + shift);
   variance = keep * variance + (1 - keep) * m.variance * count / (count - 1);
 }
 
@@ -77,6 +77,7 @@ void reference(const ReferenceCall& call) {
   const auto *scale = optional_input(call, kScale), *bias = optional_input(call, kBias);
   auto *running_mean = updated_input(call, kMean), *running_variance = updated_input(call, kVariance);
   auto *out_mean = wanted_output(call, 1), *out_inverse = wanted_output(call, 2);
+  const auto* shift = optional_input(call, kShift);
   for (int64_t c = 0; c < channels; ++c) {
     const size_t i = size_t(c);
     const Moments m =
@@ -87,7 +88,8 @@ void reference(const ReferenceCall& call) {
     if (out_mean) (*out_mean)[i] = m.mean;
     if (out_inverse) (*out_inverse)[i] = inverse;
     if (a.training && running_mean)
-      move_running(a, m, double(call.input_shape(kX).pixels()), (*running_mean)[i], (*running_variance)[i]);
+      move_running(a, m, shift ? (*shift)[i] : 0, double(call.input_shape(kX).pixels()), (*running_mean)[i],
+                   (*running_variance)[i]);
   }
 }
 
@@ -95,13 +97,15 @@ void reference_statistics(const ReferenceCall& call) {
   const auto& a = call.node.as<BatchNormAttributes>();
   const int64_t channels = call.input_shape(0).c;
   auto *running_mean = updated_input(call, 1), *running_variance = updated_input(call, 2);
+  const auto* shift = optional_input(call, 3);
   for (int64_t c = 0; c < channels; ++c) {
     const size_t i = size_t(c);
     const Moments m = moments_of(*call.inputs[0], channels, c);
     (*call.outputs[0])[i] = m.mean;
     (*call.outputs[1])[i] = 1 / std::sqrt(m.variance + double(a.epsilon));
     if (running_mean)
-      move_running(a, m, double(call.input_shape(0).pixels()), (*running_mean)[i], (*running_variance)[i]);
+      move_running(a, m, shift ? (*shift)[i] : 0, double(call.input_shape(0).pixels()), (*running_mean)[i],
+                   (*running_variance)[i]);
   }
 }
 
@@ -172,6 +176,12 @@ TensorId emit_input_gradient(GradientContext& context, TensorId dy, const Statis
                         {context.graph().at(x).dtype})[0];
 }
 
+TensorId emit_zero(GradientContext& context, TensorId like) {
+  ExpressionBuilder b;
+  return emit_pointwise(context, context.node().name + ".shift_gradient",
+                        b.finish({b.mul(b.input(0), b.constant(0))}, 1), {like}, {DType::f32})[0];
+}
+
 void gradient(GradientContext& context) {
   const TensorId dy = context.output_gradient(0);
   if (dy == kNoTensor) return;
@@ -187,6 +197,8 @@ void gradient(GradientContext& context) {
   }
   if (wants_scale) context.set_gradient(kScale, sums[1]);
   if (wants_bias) context.set_gradient(kBias, sums[0]);
+  if (is_wanted(context, kShift))
+    context.set_gradient(kShift, emit_zero(context, context.node().inputs[kShift]));
   if (wants_x)
     context.set_gradient(kX, training ? emit_input_gradient(context, dy, statistics, sums)
                                       : emit_frozen_input_gradient(context, dy, statistics));

@@ -14,7 +14,11 @@ namespace ren {
 // variance and moves the running statistics: r = keep * r + (1 - keep) * batch, the variance
 // unbiased, n / (n - 1), as PyTorch does; unlike there, a batch whose mean or variance isn't finite (an
 // overflow in 16 bits, whose step is skipped) moves nothing. One value a channel is refused at setup.
-// batch_norm_statistics: x, running mean, running variance (both B, updated in place; may be absent)
+// A further input `shift` [1,1,1,C] stands for a bias of x that was left out because it cancels: it is
+// added to the mean that moves the running one, and its gradient is zero.
+// batch_norm_statistics: x, running mean, running variance (both B, updated in place; may be absent), shift,
+// and, when the convolution made them, the sums of x and of its squares, each [1,1,1,C]; x itself isn't read
+// then
 // -> mean, inverse_std. Its attributes are the same struct.
 struct BatchNormAttributes final : Attributes {
   float epsilon = 1e-5f;

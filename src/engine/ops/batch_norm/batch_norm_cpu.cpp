@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "engine/base/status.h"
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/support/kernel.h"
 #include "engine/ops/support/moments_cpu.h"
@@ -11,6 +12,8 @@ namespace {
 int64_t grain_of(int64_t channels) { return std::max<int64_t>(1, (1 << 14) / channels); }
 
 NodeChoice prepare(const PrepareContext& context) {
+  if (context.node.inputs.size() > 4)
+    fail(StatusCode::unsupported, "statistics from a convolution's sums have no kernel on CPUs");
   const Shape& x = context.graph.at(context.node.inputs[0]).shape;
   const int parts = parallel_parts(x.pixels(), grain_of(x.c));
   return own_engine(uint64_t(parts) * uint64_t(x.c) * sizeof(Moments));
@@ -27,6 +30,7 @@ class Statistics final : public Kernel {
         x_(context.inputs[0]),
         running_mean_(input_as<float>(context, 1)),
         running_variance_(input_as<float>(context, 2)),
+        shift_(context.inputs.size() > 3 ? input_as<const float>(context, 3) : nullptr),
         mean_(output_as<float>(context, 0)),
         inverse_(output_as<float>(context, 1)),
         parts_(reinterpret_cast<Moments*>(context.workspace)),
@@ -48,7 +52,8 @@ class Statistics final : public Kernel {
     if (inverse_) inverse_[c] = float(1 / std::sqrt(all.variance() + double(attributes_.epsilon)));
     if (!running_mean_ || !std::isfinite(all.mean) || !std::isfinite(all.squares)) return;
     const double keep = attributes_.keep;
-    running_mean_[c] = float(keep * double(running_mean_[c]) + (1 - keep) * all.mean);
+    running_mean_[c] =
+        float(keep * double(running_mean_[c]) + (1 - keep) * (all.mean + (shift_ ? double(shift_[c]) : 0)));
     const double unbiased = all.squares / (all.count - 1);
     running_variance_[c] = float(keep * double(running_variance_[c]) + (1 - keep) * unbiased);
   }
@@ -57,7 +62,9 @@ class Statistics final : public Kernel {
   Shape shape_;
   DType type_;
   const std::byte* x_;
-  float *running_mean_, *running_variance_, *mean_, *inverse_;
+  float *running_mean_, *running_variance_;
+  const float* shift_;
+  float *mean_, *inverse_;
   Moments* parts_;
   int part_count_;
 };

@@ -29,7 +29,7 @@ Shape output_shape(const ConvAttributes& a, const Shape& x, const Shape& w) {
   if (x.c % a.groups != 0 || w.n % a.groups != 0)
     fail(StatusCode::invalid_model, "{} groups divide neither or only one of {} input and {} output channels",
          a.groups, x.c, w.n);
-  if (w.c != x.c / a.groups)
+  if (w.c != (x.c - a.padding_channels) / a.groups || (a.padding_channels != 0 && a.groups != 1))
     fail(StatusCode::invalid_model,
          "weights {} (KRSC) take {} channels a group, but the input has {} in {} groups", to_string(w), w.c,
          x.c, a.groups);
@@ -46,7 +46,9 @@ std::vector<TensorType> infer_forward(const Node& node, std::span<const TensorTy
     check_float("the bias", inputs[2]);
     check_channel_vector("the bias", inputs[2], y.c);
   }
-  return {{y, inputs[0].dtype}};
+  std::vector<TensorType> types{{y, inputs[0].dtype}};
+  if (node.as<ConvAttributes>().sums) types.resize(3, {{1, 1, 1, y.c}, DType::f32});
+  return types;
 }
 
 std::vector<TensorType> infer_backward_data(const Node& node, std::span<const TensorType> inputs) {
@@ -95,6 +97,12 @@ void reference_forward(const ReferenceCall& call) {
   for (size_t i = 0; i < y.size(); ++i) y[i] = bias ? (*bias)[i % size_t(shape.c)] : 0.0;
   for_each_product(call.node.as<ConvAttributes>(), call.input_shape(0), call.input_shape(1), shape,
                    [&](size_t ix, size_t iw, size_t iy) { y[iy] += x[ix] * w[iw]; });
+  if (!call.node.as<ConvAttributes>().sums) return;
+  for (const size_t k : {1, 2}) call.outputs[k]->assign(size_t(shape.c), 0.0);
+  for (size_t i = 0; i < y.size(); ++i) {
+    (*call.outputs[1])[i % size_t(shape.c)] += y[i];
+    (*call.outputs[2])[i % size_t(shape.c)] += y[i] * y[i];
+  }
 }
 
 void reference_backward_data(const ReferenceCall& call) {
@@ -143,8 +151,10 @@ void gradient_backward_data(GradientContext& context) {
 }  // namespace
 
 std::string ConvAttributes::text() const {
-  return fmt::format("stride={}x{} pads={},{},{},{} dilation={}x{} groups={}", stride_h, stride_w, pad_top,
-                     pad_left, pad_bottom, pad_right, dilation_h, dilation_w, groups);
+  return fmt::format("stride={}x{} pads={},{},{},{} dilation={}x{} groups={}{}{}", stride_h, stride_w,
+                     pad_top, pad_left, pad_bottom, pad_right, dilation_h, dilation_w, groups,
+                     padding_channels == 0 ? "" : fmt::format(" padding={}", padding_channels),
+                     sums ? " sums" : "");
 }
 
 const OpDefinition& conv_definition() {

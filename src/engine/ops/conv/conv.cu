@@ -27,6 +27,7 @@ extern "C" __global__ void __launch_bounds__(256) conv_forward(const X* x, const
 extern "C" __global__ void __launch_bounds__(256) conv_backward_data(const Y* dy, const WT* w, X* dx) {
   const index_t stride = index_t(gridDim.x) * 256;
   for (index_t e = index_t(blockIdx.x) * 256 + threadIdx.x; e < index_t(N) * H * W * C; e += stride) {
+    // Padded images have no gradient.
     const int c = int(e % C), i_w = int(e / C % W), i_h = int(e / C / W % H), n = int(e / C / W / H);
     const int group = c / CG;
     float sum = 0.0f;
@@ -81,9 +82,18 @@ extern "C" __global__ void __launch_bounds__(256) add_bias(Y* y, const B* bias) 
   }
 }
 
-// The 16-bit weight gradient of a library that has no FP32 one.
-extern "C" __global__ void __launch_bounds__(256) widen(const X* from, DW* to) {
+// A library's weight gradient, in its type and with padded channels, as the engine keeps it.
+extern "C" __global__ void __launch_bounds__(256) unstage_weights(const STAGED* from, DW* to) {
   const index_t stride = index_t(gridDim.x) * 256;
   for (index_t i = index_t(blockIdx.x) * 256 + threadIdx.x; i < index_t(K) * R * S * CG; i += stride)
-    store_one(to + i, load_one(from + i));
+    store_one(to + i, load_one(from + i / CG * STAGED_C + i % CG));
+}
+
+// Weights with zeros for the channels that only pad.
+extern "C" __global__ void __launch_bounds__(256) stage_weights(const WT* from, WT* to) {
+  const index_t stride = index_t(gridDim.x) * 256;
+  for (index_t i = index_t(blockIdx.x) * 256 + threadIdx.x; i < index_t(K) * R * S * STAGED_C; i += stride) {
+    const int c = int(i % STAGED_C);
+    store_one(to + i, c < CG ? load_one(from + i / STAGED_C * CG + c) : 0.0f);
+  }
 }

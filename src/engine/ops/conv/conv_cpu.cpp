@@ -178,6 +178,9 @@ class Request {
 };
 
 NodeChoice prepare(const PrepareContext& context) {
+  const auto& attributes = context.node.as<ConvAttributes>();
+  if (attributes.sums || attributes.padding_channels != 0)
+    fail(StatusCode::unsupported, "a convolution with sums or padded images has no kernel on CPUs");
   CpuDevice::use_compute_threads();
   return Request(static_cast<CpuDevice&>(context.device), context.graph, context.node).plan().choice();
 }

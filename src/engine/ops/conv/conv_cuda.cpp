@@ -7,6 +7,7 @@
 #include "engine/base/memory.h"
 #include "engine/device/cuda/convolution.h"
 #include "engine/device/cuda/launch.h"
+#include "engine/ops/batch_norm/statistics_cuda.h"
 #include "engine/ops/support/operands_cuda.h"
 
 namespace ren {
@@ -20,8 +21,10 @@ constexpr std::string_view kLibraryPrefix = "cudnn:";
 enum Form : int64_t {
   kDirect,
   kLibrary,
-  kLibraryNarrow
-};  // narrow: weight gradient in 16 bits, then widened
+  kLibraryStaged,
+  kLibrarySums
+};  // sums: in the library's epilogue; staged: weights pass through the workspace, for padded channels or a
+    // gradient in 16 bits
 
 ConvolutionProblem problem_of(const Graph& graph, const Node& node) {
   const auto& a = node.as<ConvAttributes>();
@@ -41,12 +44,20 @@ ConvolutionProblem problem_of(const Graph& graph, const Node& node) {
   p.stride_h = a.stride_h, p.stride_w = a.stride_w, p.dilation_h = a.dilation_h, p.dilation_w = a.dilation_w;
   p.pad_top = a.pad_top, p.pad_left = a.pad_left, p.pad_bottom = a.pad_bottom, p.pad_right = a.pad_right;
   p.groups = a.groups;
+  p.sums = a.sums;
   return p;
 }
 
 bool has_bias(const Node& node) {
   return node.op == Op::conv && node.inputs.size() > 2 && node.inputs[2] != kNoTensor;
 }
+
+const Tensor& weight_tensor(const Graph& graph, const Node& node) {
+  return graph.at(node.op == Op::conv_backward_weights ? node.inputs[2] : node.inputs[1]);
+}
+
+// Images with padded channels: the library wants weights with as many.
+bool is_padded(const Node& node) { return node.as<ConvAttributes>().padding_channels != 0; }
 
 KernelSource specialise(const Graph& graph, const Node& node, const ConvolutionProblem& p) {
   const bool weights = p.kind == ConvolutionKind::backward_weights;
@@ -68,7 +79,9 @@ KernelSource specialise(const Graph& graph, const Node& node, const ConvolutionP
       .define("S", p.s)
       .define("P", p.p)
       .define("Q", p.q)
-      .define("CG", p.c / p.groups)
+      .define("CG", weight_tensor(graph, node).shape.c)
+      .define("STAGED_C", p.c / p.groups)
+      .define("STAGED", p.x_type)
       .define("KG", p.k / p.groups)
       .define("STRIDE_H", p.stride_h)
       .define("STRIDE_W", p.stride_w)
@@ -86,6 +99,23 @@ ConvolutionProblem narrowed(ConvolutionProblem p) {
   return p;
 }
 
+ConvolutionProblem without_sums(ConvolutionProblem p) {
+  p.sums = false;
+  return p;
+}
+
+// What a pass of our own over y for its sums takes, in microseconds: bytes at a fair memory speed, a launch.
+float sums_cost(const ConvolutionProblem& p) {
+  constexpr float kBytesPerMicrosecond = 3.5e6f, kLaunch = 3.0f;
+  return float(p.n * p.p * p.q * p.k) * float(size_of(p.y_type)) / kBytesPerMicrosecond + kLaunch;
+}
+
+ColumnMoments column_sums(const Tensor& y, const CudaDevice& device) {
+  ColumnMoments sums(y, device);
+  sums.source.define("FINISH", int64_t{kChannelSums});
+  return sums;
+}
+
 uint64_t weight_bytes(const ConvolutionProblem& p) {
   return align_up(uint64_t(p.k * p.r * p.s * (p.c / p.groups)) * size_of(p.w_type));
 }
@@ -96,26 +126,41 @@ NodeChoice library_choice(const ConvolutionChoice& c, Form form, uint64_t extra)
 
 NodeChoice prepare(const PrepareContext& context) {
   CudaDevice& device = cuda_device(context.device);
-  const ConvolutionProblem p = problem_of(context.graph, context.node);
+  const ConvolutionProblem wanted = problem_of(context.graph, context.node), p = without_sums(wanted);
   NodeChoice choice{"own:direct", 0, {kDirect}};
   if (device.compiles_only()) {
     device.kernels().request(specialise(context.graph, context.node, p));
+    if (wanted.sums)
+      device.kernels().request(column_sums(context.graph.at(context.node.outputs[0]), device).source);
     return choice;
   }
-  const auto chosen = device.convolutions().choose(p);
+  const bool weights = p.kind == ConvolutionKind::backward_weights;
+  const bool padded = is_padded(context.node);
+  const bool narrows = weights && is_16bit(p.x_type) && p.w_type == DType::f32;
   float best = 1e30f;
-  if (chosen) {
-    choice = library_choice(*chosen, kLibrary, 0);
+  // A padded gradient is staged anyhow, and then in 16 bits.
+  if (const auto chosen = padded && narrows ? std::nullopt : device.convolutions().choose(p)) {
+    choice = library_choice(*chosen, padded ? kLibraryStaged : kLibrary, padded ? weight_bytes(p) : 0);
     best = chosen->microseconds;
   }
-  if (p.kind == ConvolutionKind::backward_weights && is_16bit(p.x_type) && p.w_type == DType::f32) {
+  if (narrows) {
     constexpr float kWidening = 3.0f;  // a kernel more, in microseconds
     const ConvolutionProblem narrow = narrowed(p);
     if (const auto other = device.convolutions().choose(narrow);
         other && other->microseconds + kWidening < best)
-      choice = library_choice(*other, kLibraryNarrow, weight_bytes(narrow));
+      choice = library_choice(*other, kLibraryStaged, weight_bytes(narrow));
   }
-  if (choice.knobs[0] != kLibrary || has_bias(context.node))
+  if (wanted.sums) {
+    if (const auto fused = padded ? std::nullopt : device.convolutions().choose(wanted);
+        fused && fused->microseconds < best + sums_cost(p)) {
+      choice = library_choice(*fused, kLibrarySums, 0);
+    } else {
+      const ColumnMoments sums = column_sums(context.graph.at(context.node.outputs[0]), device);
+      device.kernels().request(sums.source);
+      choice.workspace_bytes = std::max(choice.workspace_bytes, sums.workspace());
+    }
+  }
+  if (choice.knobs[0] == kDirect || choice.knobs[0] == kLibraryStaged || has_bias(context.node))
     device.kernels().request(specialise(context.graph, context.node, p));
   return choice;
 }
@@ -134,8 +179,9 @@ void bind_direct(LaunchList& list, const BindContext& context, const Convolution
                   {kThreads}, in[0], in[1], out);
       break;
     case ConvolutionKind::backward_weights:
-      list.kernel(module, "conv_backward_weights", {unsigned(p.k * p.r * p.s * (p.c / p.groups))}, {kThreads},
-                  in[0], in[1], out);
+      list.kernel(module, "conv_backward_weights",
+                  {unsigned(weight_tensor(context.graph, context.node).shape.elements())}, {kThreads}, in[0],
+                  in[1], out);
       break;
   }
 }
@@ -144,22 +190,29 @@ void bind_library(LaunchList& list, const BindContext& context, const Convolutio
                   const std::shared_ptr<CompiledModule>& module) {
   CudaDevice& device = cuda_device(context.device);
   ConvolutionLibrary& library = device.convolutions();
-  const ConvolutionProblem asked = form == kLibraryNarrow ? narrowed(p) : p;
-  const uint64_t extra = form == kLibraryNarrow ? weight_bytes(asked) : 0;
+  const bool weights = p.kind == ConvolutionKind::backward_weights, staged = form == kLibraryStaged;
+  const bool sums = form == kLibrarySums;
+  const ConvolutionProblem asked = weights && staged ? narrowed(p) : sums ? p : without_sums(p);
+  const uint64_t extra = staged ? weight_bytes(asked) : 0;
   ConvolutionChoice choice;
   choice.name = context.choice.engine.substr(kLibraryPrefix.size());
-  choice.workspace = int64_t(context.choice.workspace_bytes - extra);
+  choice.workspace = int64_t(context.choice.workspace_bytes - extra);  // or more: it serves sums, too
   const auto plan = library.plan(asked, choice);
   std::byte *const *in = context.inputs.data(), *out = context.outputs[0];
   std::byte *x = in[0], *w = in[1], *y = out;
   if (p.kind == ConvolutionKind::backward_data) y = in[0], x = out;
-  if (p.kind == ConvolutionKind::backward_weights)
-    y = in[1], w = form == kLibraryNarrow ? context.workspace : out;
+  if (weights) y = in[1], w = out;
+  std::byte* const own_w = w;
+  if (staged) w = context.workspace;
   std::byte* workspace = context.workspace + extra;
-  list.call([&library, plan, x, w, y, workspace] { library.execute(*plan, x, w, y, workspace); });
-  if (form == kLibraryNarrow)
-    list.kernel(module, "widen", grid_for(device, p.k * p.r * p.s * (p.c / p.groups), kThreads), {kThreads},
-                w, out);
+  const Grid grid = grid_for(device, p.k * p.r * p.s * (p.c / p.groups), kThreads);
+  if (staged && !weights) list.kernel(module, "stage_weights", grid, {kThreads}, own_w, w);
+  std::byte *const totals = sums ? context.outputs[1] : nullptr, *const squares =
+                                                                     sums ? context.outputs[2] : nullptr;
+  list.call([&library, plan, x, w, y, workspace, totals, squares] {
+    library.execute(*plan, x, w, y, workspace, totals, squares);
+  });
+  if (staged && weights) list.kernel(module, "unstage_weights", grid, {kThreads}, w, own_w);
   if (has_bias(context.node))
     list.kernel(module, "add_bias", grid_for(device, p.n * p.p * p.q * p.k / 4, kThreads), {kThreads}, out,
                 in[2]);
@@ -171,13 +224,22 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   require(!context.choice.knobs.empty(), "{}: a choice without its form", context.node.name);
   const Form form = Form(context.choice.knobs[0]);
   std::shared_ptr<CompiledModule> module;
-  if (form != kLibrary || has_bias(context.node))
+  if (form == kDirect || form == kLibraryStaged || has_bias(context.node))
     module = device.kernels().request(specialise(context.graph, context.node, p));
   auto list = std::make_unique<LaunchList>(device);
   if (form == kDirect)
     bind_direct(*list, context, p, std::move(module));
   else
     bind_library(*list, context, p, form, module);
+  if (p.sums && form != kLibrarySums) {
+    const ColumnMoments sums = column_sums(context.graph.at(context.node.outputs[0]), device);
+    require(sums.workspace() <= context.choice.workspace_bytes, "{}: workspace too small", context.node.name);
+    list->kernel_of_pointers(device.kernels().request(sums.source), "statistics", sums.grid, sums.block,
+                             {context.outputs[0]})
+        .add_array({context.outputs[1], context.outputs[2]})
+        .add(context.workspace)
+        .add(list->counters(sums.grid.x));
+  }
   return list;
 }
 

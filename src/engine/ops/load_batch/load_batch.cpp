@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/ops/load_batch/load_batch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/ops/support/infer.h"
@@ -34,7 +35,11 @@ std::vector<TensorType> infer(const Node& node, std::span<const TensorType> inpu
   if (int64_t(a.mean.size()) != shape.c || int64_t(a.scale.size()) != shape.c)
     fail(StatusCode::invalid_argument, "{} means and {} scales for images of {} channels", a.mean.size(),
          a.scale.size(), shape.c);
-  std::vector<TensorType> outputs{{shape, a.image_type},
+  if (a.channels != 0 && a.channels < shape.c)
+    fail(StatusCode::invalid_argument, "{} channels cannot hold images of {}", a.channels, shape.c);
+  Shape padded = shape;
+  padded.c = std::max(shape.c, a.channels);
+  std::vector<TensorType> outputs{{padded, a.image_type},
                                   labels ? inputs[kLabels] : TensorType{{shape.n, 1, 1, 1}, DType::i32}};
   for (const ScalarInfo& info : kScalars)
     if (info.source == ScalarSource::record) outputs.push_back({{1, 1, 1, info.components}, info.type});
@@ -60,8 +65,9 @@ void reference(const ReferenceCall& call) {
   const size_t slot = (int64_t((*call.inputs[kStep])[0]) & 1) * kPerSlot, channels = a.mean.size();
   const auto& images = *call.inputs[slot + kImages];
   if (auto* out = wanted_output(call, 0))
-    for (size_t i = 0; i < images.size(); ++i)
-      (*out)[i] = (images[i] - double(a.mean[i % channels])) * double(a.scale[i % channels]);
+    for (size_t i = 0, padded = size_t(call.output_shape(0).c); i < images.size(); ++i)
+      (*out)[i / channels * padded + i % channels] =
+          (images[i] - double(a.mean[i % channels])) * double(a.scale[i % channels]);
   if (auto* out = wanted_output(call, 1)) *out = *call.inputs[slot + kLabels];
   size_t output = 2, offset = 0;
   for (const ScalarInfo& info : kScalars) {
@@ -75,7 +81,8 @@ void reference(const ReferenceCall& call) {
 }  // namespace
 
 std::string LoadBatchAttributes::text() const {
-  std::string out = fmt::format("type={} mean=", name_of(image_type));
+  std::string out = fmt::format("type={}{} mean=", name_of(image_type),
+                                channels == 0 ? "" : fmt::format(" channels={}", channels));
   for (size_t i = 0; i < mean.size(); ++i) out += fmt::format("{}{}", i == 0 ? "" : ",", mean[i]);
   out += " scale=";
   for (size_t i = 0; i < scale.size(); ++i) out += fmt::format("{}{}", i == 0 ? "" : ",", scale[i]);

@@ -18,14 +18,20 @@ extern "C" __global__ void __launch_bounds__(256)
   const Slot& slot = step[0] & 1 ? slot1 : slot0;
   const index_t thread = index_t(blockIdx.x) * 256 + threadIdx.x, threads = index_t(gridDim.x) * 256;
   for (index_t vector = thread; vector < VECTORS; vector += threads) {
-    const Vec<X, V> in = Vec<X, V>::load(slot.images + vector * V);
-    Vec<Y, V> out;
+    float values[V];
+    if constexpr (PADDED) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) {
-      const int c = int((vector * V + v) % C);
-      out.set(v, (in.get(v) - kMean[c]) * kScale[c]);
+      for (int v = 0; v < V; ++v)
+        values[v] = v < C ? (load_one(slot.images + vector * C + v) - kMean[v % C]) * kScale[v % C] : 0.0f;
+    } else {
+      const Vec<X, V> in = Vec<X, V>::load(slot.images + vector * V);
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const int c = int((vector * V + v) % C);
+        values[v] = (in.get(v) - kMean[c]) * kScale[c];
+      }
     }
-    out.store(images + vector * V);
+    Vec<Y, V>::pack(values).store(images + vector * V);
   }
   if (labels)
     for (index_t i = thread; i < LABELS; i += threads) labels[i] = slot.labels[i];

@@ -15,6 +15,7 @@ namespace ren {
 struct LoadBatchAttributes final : Attributes {
   std::vector<float> mean, scale;  // one a channel; pixel units 0..255 for u8 images
   DType image_type = DType::f32;   // of the images output
+  int64_t channels = 0;            // of the images output: more than the images' are zeros; 0: as many
   std::string text() const override;
 };
 

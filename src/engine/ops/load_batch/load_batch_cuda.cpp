@@ -48,15 +48,20 @@ Specialised specialise(const Graph& graph, const Node& node) {
   const int64_t elements = x.shape.elements();
   require(int64_t(a.mean.size()) == x.shape.c && int64_t(a.scale.size()) == x.shape.c,
           "load_batch: {} means and {} scales for {} channels", a.mean.size(), a.scale.size(), x.shape.c);
-  const int width = power_of_two_in(elements, elements_in_16_bytes(y.dtype));
+  // One thread writes whole padded pixels, or runs of elements where nothing is padded.
+  const bool padded = y.shape.c != x.shape.c;
+  const int width = padded ? int(y.shape.c) : power_of_two_in(elements, elements_in_16_bytes(y.dtype));
+  require(!padded || y.shape.c == 4, "load_batch: images of {} channels cannot be padded to {}", x.shape.c,
+          y.shape.c);
   const bool labels = node.outputs.size() > 1 && node.outputs[1] != kNoTensor;
   Specialised s;
-  s.vectors = elements / width;
-  s.source.index_type(elements)
+  s.vectors = y.shape.elements() / width;
+  s.source.index_type(y.shape.elements())
       .define("X", x.dtype)
       .define("Y", y.dtype)
       .define("V", int64_t{width})
       .define("C", x.shape.c)
+      .define("PADDED", int64_t{padded})
       .define("VECTORS", s.vectors)
       .define("LABELS", labels ? graph.at(node.outputs[1]).shape.elements() : 0)
       .define("RECORD_SCALARS", record_scalars())

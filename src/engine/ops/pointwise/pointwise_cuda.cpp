@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "engine/device/cuda/launch.h"
 #include "engine/ops/support/operands_cuda.h"
 #include "engine/pointwise/cuda_source.h"
@@ -15,11 +17,19 @@ constexpr int kThreads = 256;
 
 struct Specialised {
   KernelSource source{"pointwise.cu"};
-  int64_t vectors = 0;
+  Grid grid;
 };
 
+// Blocks such that each thread stays at one place of the innermost run, if few more make it so.
+bool align_grid(Grid& grid, int64_t innermost, int64_t width) {
+  const int64_t step = innermost / std::gcd(innermost, kThreads * width);
+  if (step > grid.x) return false;
+  grid.x -= unsigned(grid.x % step);
+  return true;
+}
+
 // One kernel for one expression, its sizes and types.
-Specialised specialise(const Graph& graph, const Node& node) {
+Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
   const Operands operands(graph, node, node.as<PointwiseAttributes>().expression);
   const int64_t elements = operands.full().elements();
   int width = operands.natural_width();
@@ -29,24 +39,30 @@ Specialised specialise(const Graph& graph, const Node& node) {
 
   std::vector<std::string> values;
   std::string evaluate = operands.evaluate(values);
-  std::string parameters = operands.parameters(), loads = operands.loads(width), set, stores;
+  const int64_t vectors = elements / width;
+  Specialised result;
+  result.grid = grid_for(device, vectors, kThreads);
+  using Which = Operands::Which;
+  const bool fixed = align_grid(result.grid, operands.innermost(), width);
+  std::string parameters = operands.parameters(), set, stores;
+  std::string loads = operands.loads(width, fixed ? Which::varying : Which::all);
   for (size_t k = 0; k < node.outputs.size(); ++k) {
     if (node.outputs[k] == kNoTensor) continue;
     const char* type = name_of(graph.at(node.outputs[k]).dtype);
     parameters += fmt::format("{}* y{}, ", type, k);
-    loads += fmt::format("Vec<{}, {}> r{};\n", type, width, k);
-    set += fmt::format("r{}.set(v, {});\n", k, values[k]);
-    stores += fmt::format("r{0}.store(y{0} + e);\n", k);
+    loads += fmt::format("float r{}[{}];\n", k, width);
+    set += fmt::format("r{}[v] = {};\n", k, values[k]);
+    stores += fmt::format("Vec<{0}, {1}>::pack(r{2}).store(y{2} + e);\n", type, width, k);
   }
   parameters.resize(parameters.size() - 2);
-  Specialised result;
-  result.vectors = elements / width;
   result.source.index_type(elements)
       .define("THREADS", int64_t{kThreads})
       .define("V", int64_t{width})
-      .define("VECTORS", result.vectors)
+      .define("VECTORS", vectors)
+      .define("BLOCKS", int64_t{result.grid.x})
       .prelude(cuda_prelude())
       .insert("PARAMETERS", parameters)
+      .insert("FIXED", fixed ? operands.loads(width, Which::fixed, "fixed") : "")
       .insert("LOADS", loads)
       .insert("EVALUATE", evaluate)
       .insert("SET", set)
@@ -55,21 +71,23 @@ Specialised specialise(const Graph& graph, const Node& node) {
 }
 
 NodeChoice prepare(const PrepareContext& context) {
-  cuda_device(context.device).kernels().request(specialise(context.graph, context.node).source);
+  cuda_device(context.device)
+      .kernels()
+      .request(specialise(context.graph, context.node, cuda_device(context.device)).source);
   return {"own", 0, {}};
 }
 
 std::unique_ptr<Kernel> bind(const BindContext& context) {
   CudaDevice& device = cuda_device(context.device);
-  const Specialised kernel = specialise(context.graph, context.node);
+  const Specialised kernel = specialise(context.graph, context.node, device);
   const auto& expression = context.node.as<PointwiseAttributes>().expression;
   std::vector<std::byte*> pointers(context.inputs.begin(),
                                    context.inputs.begin() + expression.inputs + expression.uses_random());
   for (size_t k = 0; k < context.node.outputs.size(); ++k)
     if (context.node.outputs[k] != kNoTensor) pointers.push_back(context.outputs[k]);
   auto list = std::make_unique<LaunchList>(device);
-  list->kernel_of_pointers(device.kernels().request(kernel.source), "pointwise",
-                           grid_for(device, kernel.vectors, kThreads), {kThreads}, pointers);
+  list->kernel_of_pointers(device.kernels().request(kernel.source), "pointwise", kernel.grid, {kThreads},
+                           pointers);
   return list;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "engine/device/cuda/launch.h"
 #include "engine/ops/support/operands_cuda.h"
@@ -13,6 +14,12 @@ namespace ren {
 namespace {
 
 using namespace cuda;
+
+// Terms in 16 bits are exact to 5e-4; so many added one after another in FP32 lose at most
+// 1024 * 2^-24 = 6e-5 of the sum of their magnitudes.
+constexpr int64_t kMostPlainTerms = 1024;
+constexpr int64_t kColumnThreads = 512, kMostColumnLanes = 16;
+constexpr size_t kMostWideFixed = 2;  // operands that a thread keeps in registers at full width
 
 // The index space as K x R x C in memory order, of which R is summed over.
 struct Extents {
@@ -43,6 +50,7 @@ struct Specialised {
   KernelSource source{"reduce.cu"};
   Grid grid, block;
   int64_t splits = 1, results = 1, outputs = 1;
+  bool columns = false;
   uint64_t workspace() const { return splits > 1 ? uint64_t(outputs * splits * results) * 4 : 0; }
 };
 
@@ -50,40 +58,41 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 
-// Pieces of R, each a multiple of `step` elements, so that about `wanted` blocks run in all.
-int64_t chunk_of(int64_t r, int64_t step, int64_t blocks, int64_t wanted) {
-  const int64_t splits =
-      std::clamp<int64_t>(wanted / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(r / (step * 8), 1));
-  return round_up(divide_up(r, splits), step);
+// Shares of R, worth at least 8 steps each, so that about `wanted` blocks run in all.
+int64_t splits_of(int64_t r, int64_t step, int64_t blocks, int64_t wanted) {
+  return std::clamp<int64_t>(wanted / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(r / (step * 8), 1));
 }
 
 Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
   const auto& attributes = node.as<ReduceAttributes>();
   const Operands operands(graph, node, attributes.expression);
   const Extents e = extents_of(operands.full(), attributes, node);
-  const int64_t elements = operands.full().elements(), wanted = int64_t(device.processors()) * 4;
+  const int64_t elements = operands.full().elements(), wanted = int64_t(device.processors()) * 2;
   const bool columns = e.c > 1 || e.r == 1;
 
+  using Which = Operands::Which;
+  // Columns stay with a thread, and so do operands that depend on the column alone.
+  const bool fixed = columns && e.c % operands.innermost() == 0;
   int width = std::min(operands.widest(operands.natural_width()), power_of_two_in(columns ? e.c : e.r, 8));
+  if (fixed && operands.fixed() > kMostWideFixed) width = std::min(width, 4);
   while (width > 1 && elements / width < int64_t(device.processors()) * 256)
     width /= 2;  // lanes before width
 
   Specialised s;
-  s.outputs = int64_t(attributes.expression.outputs.size());
+  s.outputs = int64_t(attributes.reduced());
   s.results = e.k * e.c;
+  s.columns = columns;
   int64_t tx = 32, ty = 8, chunk = 0;
   if (columns) {
-    while (tx > 1 && tx / 2 * width >= e.c) tx /= 2;
-    ty = 256 / tx;
-    while (ty > 1 && ty / 2 >= e.r) ty /= 2;
-    const int64_t tiles = divide_up(e.c, tx * width);
-    chunk = chunk_of(e.r, ty, tiles * e.k, wanted);
-    s.splits = divide_up(e.r, chunk);
+    const int64_t lanes = divide_up(e.c, width), tiles = divide_up(lanes, kMostColumnLanes);
+    tx = divide_up(lanes, tiles);
+    ty = std::clamp<int64_t>(kColumnThreads / tx, 1, std::max<int64_t>(1, e.r));
+    s.splits = splits_of(e.r, ty, tiles * e.k, wanted);
     s.grid = {unsigned(tiles), unsigned(s.splits), unsigned(e.k)};
   } else {
     if (e.r > int64_t(32) * width * 8) tx = 256, ty = 1;
     const int64_t blocks = divide_up(e.k, ty);
-    chunk = chunk_of(e.r, tx * width, blocks, wanted);
+    chunk = round_up(divide_up(e.r, splits_of(e.r, tx * width, blocks, wanted)), tx * width);
     s.splits = divide_up(e.r, chunk);
     s.grid = {unsigned(blocks), unsigned(s.splits)};
   }
@@ -92,9 +101,20 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
 
   std::vector<std::string> values;
   std::string evaluate = operands.evaluate(values), accumulate;
-  for (size_t k = 0; k < values.size(); ++k)
+  for (size_t k = 0; k < attributes.reduced(); ++k)
     accumulate += fmt::format("sums[{}]{}.add({});\n", k, columns ? "[v]" : "", values[k]);
+  std::string parameters = operands.parameters(), stores;
+  std::string loads = operands.loads(width, fixed ? Which::varying : Which::all);
+  for (size_t k = 0; k < attributes.stored.size(); ++k) {
+    const char* type = name_of(attributes.stored[k]);
+    parameters += fmt::format("{}* z{}, ", type, k);
+    loads += fmt::format("float stored{}[{}];\n", k, width);
+    accumulate += fmt::format("stored{}[v] = {};\n", k, values[attributes.reduced() + k]);
+    stores += fmt::format("Vec<{0}, {1}>::pack(stored{2}).store(z{2} + e);\n", type, width, k);
+  }
   const bool sum = attributes.kind == ReduceKind::sum;
+  const int64_t terms = columns ? divide_up(e.r, s.splits * ty) : chunk / tx;  // that a thread adds in a row
+  const bool plain = operands.natural_width() == 8 && terms <= kMostPlainTerms;
   s.source.index_type(elements)
       .define("COLUMNS", int64_t{columns})
       .define("K", e.k)
@@ -106,12 +126,17 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
       .define("CHUNK", chunk)
       .define("SPLITS", s.splits)
       .define("OUTPUTS", s.outputs)
+      .define("TREE", int64_t(std::bit_ceil(uint64_t(ty)) / 2))
       .define("UNROLL", int64_t{4})
-      .define("ACCUMULATOR", std::string_view(sum ? "Sum" : "Maximum"))
+      .define("ACCUMULATOR", std::string_view(!sum    ? "Maximum"
+                                              : plain ? "PlainSum"
+                                                      : "Sum"))
       .define("COMBINE(a, b)", std::string_view(sum ? "((a) + (b))" : "maximum(a, b)"))
       .prelude(cuda_prelude())
-      .insert("PARAMETERS", operands.parameters())
-      .insert("LOADS", operands.loads(width))
+      .insert("PARAMETERS", parameters)
+      .insert("FIXED", fixed ? operands.loads(width, Which::fixed, "column") : "")
+      .insert("LOADS", loads)
+      .insert("STORES", stores)
       .insert("EVALUATE", evaluate)
       .insert("ACCUMULATE", accumulate);
   return s;
@@ -130,17 +155,21 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   require(s.workspace() <= context.choice.workspace_bytes, "{}: workspace too small", context.node.name);
   const auto module = device.kernels().request(s.source);
   const auto& expression = context.node.as<ReduceAttributes>().expression;
-  const std::vector<std::byte*> operands(
-      context.inputs.begin(), context.inputs.begin() + expression.inputs + expression.uses_random());
-  const std::vector<std::byte*> outputs(context.outputs.begin(), context.outputs.end());
+  const auto outputs = context.outputs.begin();
+  std::vector<std::byte*> operands(context.inputs.begin(),
+                                   context.inputs.begin() + expression.inputs + expression.uses_random());
+  operands.insert(operands.end(), outputs + s.outputs, context.outputs.end());
+  const std::vector<std::byte*> sums(outputs, outputs + s.outputs);
   auto list = std::make_unique<LaunchList>(device);
   auto& step = list->kernel_of_pointers(module, "reduce", s.grid, s.block, operands);
-  step.add_array(outputs);
+  step.add_array(sums);
   step.add(context.workspace);
-  if (s.splits > 1) {
+  if (s.columns) {
+    step.add(list->counters(s.grid.x * s.grid.z));
+  } else if (s.splits > 1) {
     auto& finish = list->kernel_of_pointers(
         module, "finish", {unsigned(divide_up(s.results, 32)), unsigned(s.outputs)}, {32, 8}, {});
-    finish.add_array(outputs);
+    finish.add_array(sums);
     finish.add(context.workspace);
   }
   return list;

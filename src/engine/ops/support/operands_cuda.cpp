@@ -55,6 +55,9 @@ Operands::Operands(const Graph& graph, const Node& node, const Expression& expre
   for (Operand& o : operands_) {
     int64_t stride = 1;
     o.full = std::none_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
+    o.fixed = !o.strides.empty() &&
+              std::all_of(o.strides.begin(), o.strides.end() - 1, [](int64_t s) { return s == 0; }) &&
+              (o.strides.size() > 1 || o.strides.back() == 0);
     for (size_t d = extents_.size(); d-- > 0;) {
       if (o.strides[d] == 0) continue;
       o.strides[d] = stride;
@@ -69,6 +72,10 @@ int Operands::widest(int limit) const {
   return extents_.empty() ? 1 : power_of_two_in(extents_.back(), limit);
 }
 
+size_t Operands::fixed() const {
+  return size_t(std::count_if(operands_.begin(), operands_.end(), [](const Operand& o) { return o.fixed; }));
+}
+
 std::string Operands::parameters() const {
   std::string text;
   for (size_t i = 0; i < operands_.size(); ++i)
@@ -77,13 +84,13 @@ std::string Operands::parameters() const {
   return text;
 }
 
-std::string Operands::offset(const Operand& operand) const {
-  if (operand.full) return "e";
+std::string Operands::offset(const Operand& operand, std::string_view index) const {
+  if (operand.full) return std::string(index);
   std::string text;
   int64_t inner = 1;
   for (size_t d = extents_.size(); d-- > 0;) {
     if (const int64_t stride = operand.strides[d]; stride != 0) {
-      std::string coordinate = inner == 1 ? "e" : fmt::format("e / {}u", inner);
+      std::string coordinate = inner == 1 ? std::string(index) : fmt::format("({}) / {}u", index, inner);
       if (d != 0) coordinate = fmt::format("({}) % {}u", coordinate, extents_[d]);
       text += fmt::format("{}({}) * {}u", text.empty() ? "" : " + ", coordinate, stride);
     }
@@ -92,11 +99,12 @@ std::string Operands::offset(const Operand& operand) const {
   return text.empty() ? "0" : text;
 }
 
-std::string Operands::loads(int width) const {
+std::string Operands::loads(int width, Which which, std::string_view index) const {
   std::string text;
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Operand& o = operands_[i];
-    const std::string from = fmt::format("x{} + ({})", i, offset(o));
+    if (which != Which::all && o.fixed != (which == Which::fixed)) continue;
+    const std::string from = fmt::format("x{} + ({})", i, offset(o, index));
     const bool vector = !o.strides.empty() && o.strides.back() != 0;
     if (vector)
       text += fmt::format("const Vec<{0}, {1}> a{2} = Vec<{0}, {1}>::load({3});\n", name_of(o.type), width, i,

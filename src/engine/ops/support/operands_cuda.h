@@ -26,10 +26,16 @@ class Operands {
 
   // "const f16* x0, const f32* x1, const int* random_state," - each followed by a comma
   std::string parameters() const;
-  // Declarations of what each operand gives at element `e`.
-  std::string loads(int width) const;
+  // The innermost run of neighbours: operands that repeat over everything else depend on the
+  // element's place in it alone.
+  int64_t innermost() const { return extents_.empty() ? 1 : extents_.back(); }
+  // Declarations of what operands give at the element that `index` names. A thread whose elements
+  // all have the same place in the innermost run loads the `fixed` operands once.
+  enum class Which { all, fixed, varying };
+  std::string loads(int width, Which which = Which::all, std::string_view index = "e") const;
   // The statements of element e + v, and one text for each output.
   std::string evaluate(std::vector<std::string>& outputs) const;
+  size_t fixed() const;  // how many operands are
   size_t count() const { return operands_.size(); }
   bool random() const { return random_; }  // the input after the operands is the random state
 
@@ -39,8 +45,9 @@ class Operands {
     Shape shape;
     std::vector<int64_t> strides;  // by merged dimension; 0: repeats
     bool full = false;
+    bool fixed = false;  // repeats over all dimensions but the innermost
   };
-  std::string offset(const Operand& operand) const;
+  std::string offset(const Operand& operand, std::string_view index) const;
 
   const Expression& expression_;
   Shape full_;

@@ -19,6 +19,11 @@ template <> struct Codec<f32> {
   static __device__ unsigned encode(float value) { return __float_as_uint(value); }
 };
 template <> struct Codec<f16> {
+  static __device__ unsigned encode_pair(float low, float high) {
+    unsigned bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+  }
   static __device__ float decode(unsigned word) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)word));
@@ -31,6 +36,11 @@ template <> struct Codec<f16> {
   }
 };
 template <> struct Codec<bf16> {
+  static __device__ unsigned encode_pair(float low, float high) {
+    unsigned bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+  }
   static __device__ float decode(unsigned word) { return __uint_as_float(word << 16); }
   static __device__ unsigned encode(float value) {
     unsigned short bits;
@@ -110,6 +120,17 @@ struct Vec {
     else words[i / kEach] |= value << (i % kEach * 8 * int(sizeof(T)));
   }
   __device__ float get(int i) const { return Codec<T>::decode(raw(i)); }
+  static __device__ Vec pack(const float (&values)[V]) {
+    Vec r;
+    if constexpr (sizeof(T) == 2 && V % 2 == 0) {
+#pragma unroll
+      for (int i = 0; i < V / 2; ++i) r.words[i] = Codec<T>::encode_pair(values[2 * i], values[2 * i + 1]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < V; ++i) r.set(i, values[i]);
+    }
+    return r;
+  }
   // In the order i = 0, 1, ... : the first of a word clears it.
   __device__ void set(int i, float value) { set_raw(i, Codec<T>::encode(value)); }
 };
@@ -143,6 +164,12 @@ struct Sum {
   }
   __device__ float result() const { return value; }
 };
+// Enough where the terms themselves have 16 bits and a thread adds some hundreds of them.
+struct PlainSum {
+  float value = 0.0f;
+  __device__ void add(float x) { value += x; }
+  __device__ float result() const { return value; }
+};
 struct Maximum {
   float value = -__int_as_float(0x7f800000);
   __device__ void add(float x) { value = maximum(value, x); }
@@ -155,4 +182,32 @@ __device__ float warp_reduce(float value, Combine combine) {
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) value = combine(value, __shfl_xor_sync(0xffffffffu, value, mask));
   return value;
+}
+
+// What other blocks wrote in this launch, past the first-level cache. Volatile keeps the loads behind the
+// barrier; several in a row are in flight together.
+template <int V>
+__device__ void load_shared_result(const float* p, float (&to)[V]) {
+  if constexpr (V % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < V; i += 4)
+      asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(to[i]), "=f"(to[i + 1]), "=f"(to[i + 2]), "=f"(to[i + 3])
+                   : "l"(p + i));
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; ++i) asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(to[i]) : "l"(p + i));
+  }
+}
+
+// True in every thread of the block that is the last of `blocks` to come here; what the others wrote
+// before is visible to it (by load_shared_result). The counter returns to zero, ready for the next launch.
+__device__ inline bool last_to_arrive(unsigned* counter, unsigned blocks) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) last = atomicInc(counter, blocks - 1) == blocks - 1;
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
 }
