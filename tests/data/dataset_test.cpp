@@ -31,7 +31,7 @@ Files operator+(Files a, const Files& b) {
 
 std::vector<std::string> paths_of(const Split& split) {
   std::vector<std::string> paths;
-  for (const int64_t file : split.files) paths.push_back(split.store->path(file));
+  for (const int64_t file : split.files) paths.emplace_back(split.store->path(file));
   return paths;
 }
 

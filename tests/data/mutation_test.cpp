@@ -11,34 +11,6 @@
 namespace ren::data::test {
 namespace {
 
-// Overwrites, flips, cuts, doubles or drops a few bytes.
-std::string mutate(std::string bytes, RandomStream& random) {
-  const uint32_t changes = 1 + random.below(4);
-  for (uint32_t i = 0; i < changes && !bytes.empty(); ++i) {
-    const size_t at = random.below(uint32_t(bytes.size()));
-    switch (random.below(6)) {
-      case 0:
-        bytes[at] = char(random.bits());
-        break;
-      case 1:
-        bytes[at] = char(bytes[at] ^ (1 << random.below(8)));
-        break;
-      case 2:
-        bytes[at] = char(random.below(2) ? 0xFF : 0);
-        break;
-      case 3:
-        bytes.resize(at);
-        break;
-      case 4:
-        bytes.insert(at, bytes.substr(at, 1 + random.below(16)));
-        break;
-      default:
-        bytes.erase(at, 1 + random.below(8));
-    }
-  }
-  return bytes;
-}
-
 TEST(Mutation, PicturesNeverCrashTheDecoder) {
   Decoder decoder;
   Image image;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/decode/decode.h"
+#include "engine/base/rng.h"
 #include "engine/base/status.h"
 
 namespace ren::data::test {
@@ -42,6 +43,9 @@ std::string jpeg_of(int width, int height, uint32_t seed);
 using Files = std::vector<std::pair<std::string, std::string>>;
 void write_zip(const std::string& path, const Files& files, bool compress = false);
 void write_files(const TemporaryFolder& folder, const Files& files);
+
+// Overwrites, flips, cuts, doubles or drops a few bytes.
+std::string mutate(std::string bytes, RandomStream& random);
 
 std::string fixture(const std::string& name);
 

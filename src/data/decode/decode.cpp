@@ -56,6 +56,7 @@ const char* name_of(Format format) {
 }
 
 DecodeResult Decoder::decode(std::string_view bytes, const DecodeOptions& options, Image& image) {
+  if (options.form.is_raw()) return copy_pixels(bytes, options, image);
   const Format format = recognise_format(bytes.substr(0, kFormatHeadBytes));
   switch (format) {
     case Format::jpeg:
@@ -74,7 +75,8 @@ DecodeResult Decoder::decode(std::string_view bytes, const DecodeOptions& option
 DecodeResult Decoder::decode_part(std::string_view bytes, const DecodeOptions& options,
                                   const ChooseRegion& choose, Image& image, Region& part) {
   Region chosen;
-  const bool is_jpeg = recognise_format(bytes.substr(0, kFormatHeadBytes)) == Format::jpeg;
+  const bool is_jpeg =
+      !options.form.is_raw() && recognise_format(bytes.substr(0, kFormatHeadBytes)) == Format::jpeg;
   if (is_jpeg && state_->jpeg.decode_part(bytes, options, choose, chosen, image, part)) return {};
   const DecodeResult result = decode(bytes, options, image);
   part = chosen.width > 0 ? chosen : choose(image.width(), image.height());

@@ -26,6 +26,7 @@ struct DecodeOptions {
   bool tolerate_damage =
       false;  // keep what could be decoded; the rest is mid-gray (of a PNG: from the damaged chunk on)
   int64_t max_pixels = 178'956'970;  // larger ones are refused, as Pillow does
+  PixelForm form;                    // of bare pixels; what they look like is then not asked
 };
 
 // Chooses the part that is needed, given width and height of the picture.
@@ -36,7 +37,7 @@ struct DecodeResult {
   bool truncated = false;  // only with tolerate_damage
 };
 
-// Decodes JPEG and PNG to bytes that equal Pillow's convert("RGB") or convert("L"), except
+// Decodes JPEG, PNG and bare pixels to bytes that equal Pillow's convert("RGB") or convert("L"), except
 // that 16-bit gray keeps its high byte (Pillow's clamps). Keeps buffers from call to call;
 // one a thread.
 class Decoder {

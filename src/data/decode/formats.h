@@ -30,6 +30,8 @@ class JpegDecoder {
 
 DecodeResult decode_png(std::string_view bytes, const DecodeOptions& options, Image& image);
 
+DecodeResult copy_pixels(std::string_view bytes, const DecodeOptions& options, Image& image);
+
 // Throws invalid_data for a size that is empty or beyond the limit.
 void check_size(uint64_t width, uint64_t height, const DecodeOptions& options);
 

@@ -17,6 +17,15 @@ struct Region {
   int left = 0, top = 0, width = 0, height = 0;
 };
 
+// How bare pixels lie, one byte a value. Without channels: they are in a JPEG or PNG file.
+struct PixelForm {
+  int width = 0, height = 0, channels = 0;  // 1 = gray, 3 = RGB
+  bool planar = false;                      // one channel behind the other, as CIFAR has them
+
+  bool is_raw() const { return channels > 0; }
+  size_t bytes() const { return size_t(width) * size_t(height) * size_t(channels); }
+};
+
 // Rows of interleaved bytes that someone else owns.
 struct ImageView {
   const uint8_t* pixels = nullptr;

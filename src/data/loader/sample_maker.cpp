@@ -136,6 +136,7 @@ void SampleMaker::make_from_part(int64_t sample, RandomStream& random, uint8_t* 
   split.store->read(split.files[size_t(sample)], bytes_);
   DecodeOptions options;
   options.channels = int(samples_.options.channels);
+  options.form = split.store->pixel_form();
   Region part;
   const auto choose = [&](int width, int height) { return transformer_.draw_region(width, height, random); };
   try {
@@ -163,6 +164,7 @@ const Image& SampleMaker::fresh_picture(int64_t sample, bool tolerate_damage) {
   split.store->read(split.files[size_t(sample)], bytes_);
   DecodeOptions options;
   options.channels = int(samples_.options.channels);
+  options.form = split.store->pixel_form();
   options.tolerate_damage = tolerate_damage;
   try {
     const DecodeResult result = decoder_.decode(bytes_, options, decoded_);

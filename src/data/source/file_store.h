@@ -4,7 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "data/decode/image.h"
+#include "data/source/path_list.h"
 
 namespace ren::data {
 
@@ -19,16 +23,20 @@ struct FileFacts {
   uint32_t crc = 0;  // CRC-32 of the content, which archives keep
 };
 
-// The files below a folder or inside an archive, listed once, sorted by the bytes of their
-// paths ('/' between folders, UTF-8). Hidden names (a leading dot) and __MACOSX are left out.
+// The files below a folder or inside an archive, or the pictures of a list or a binary data set, listed once.
+// Where classes are folders, they are sorted by the bytes of their paths ('/' between folders, UTF-8), and
+// hidden names (a leading dot) and __MACOSX are left out.
 class FileStore {
  public:
   virtual ~FileStore() = default;
 
   const std::string& uri() const { return uri_; }
-  int64_t size() const { return int64_t(paths_.size()); }
-  const std::string& path(int64_t file) const { return paths_[size_t(file)]; }  // below the root
-  const std::vector<std::string>& folders() const { return folders_; }          // sorted, below the root
+  int64_t size() const { return paths_.size(); }
+  std::string_view path(int64_t file) const { return paths_[file]; }    // below the root
+  const std::vector<std::string>& folders() const { return folders_; }  // sorted, below the root
+
+  // The form of all pictures where they are bare pixels, else "encoded": JPEG or PNG files.
+  virtual PixelForm pixel_form() const { return {}; }
 
   // Callable from several threads at once; does not throw.
   virtual FileFacts facts(int64_t file) const = 0;
@@ -46,11 +54,11 @@ class FileStore {
 
  protected:
   std::string uri_;
-  std::vector<std::string> paths_;
+  PathList paths_;
   std::vector<std::string> folders_;
 };
 
-// A folder, a zip archive (recognised by content) or, for `allow_single_file`, one picture.
+// What open_source() takes, without its labels. For `allow_single_file`, one picture, too.
 // Throws not_found, io or invalid_data.
 std::shared_ptr<const FileStore> open_file_store(const std::string& uri, bool allow_single_file = false);
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,53 +8,12 @@
 #include <set>
 #include <utility>
 
+#include "data/source/input_file.h"
 #include "data/source/stores.h"
 #include "engine/base/status.h"
 
 namespace ren::data {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
-
-[[noreturn]] void fail_open(const std::string& path, int reason) {
-  fail(reason == ENOENT ? StatusCode::not_found : StatusCode::io, "cannot open '{}': {}", path,
-       std::strerror(reason));
-}
-
-// Reads at most `limit` bytes of a regular file. O_NONBLOCK keeps a FIFO that took the
-// file's place since the listing from blocking the thread for ever.
-void read_regular(const std::string& path, size_t limit, std::string& bytes) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) fail_open(path, errno);
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) fail_open(path, errno);
-  if (!S_ISREG(info.st_mode)) fail(StatusCode::io, "cannot read '{}': it is not a regular file", path);
-  if (info.st_size > kMostFileBytes)
-    fail(StatusCode::invalid_data, "'{}' has {} bytes: too large for a picture (at most {})", path,
-         info.st_size, kMostFileBytes);
-  bytes.resize(std::min(limit, size_t(info.st_size)));
-  size_t filled = 0;
-  while (filled < bytes.size()) {
-    const ssize_t got = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(StatusCode::io, "cannot read '{}': {}", path, std::strerror(errno));
-    if (got == 0) break;  // shortened meanwhile
-    filled += size_t(got);
-  }
-  bytes.resize(filled);
-}
 
 FileFacts facts_of(const std::string& path) {
   struct stat info {};
@@ -86,18 +43,18 @@ class FolderStore final : public FileStore {
     while (root_.size() > 1 && root_.back() == '/') root_.pop_back();
     std::set<std::pair<dev_t, ino_t>> above;
     list("", above);
-    std::sort(paths_.begin(), paths_.end());
+    paths_.sort();
     std::sort(folders_.begin(), folders_.end());
   }
 
-  std::string full_path(int64_t file) const override { return root_ + '/' + path(file); }
+  std::string full_path(int64_t file) const override { return root_ + '/' + std::string(path(file)); }
   FileFacts facts(int64_t file) const override { return facts_of(full_path(file)); }
   void read(int64_t file, std::string& bytes) const override {
-    read_regular(full_path(file), size_t(kMostFileBytes), bytes);
+    read_picture_file(full_path(file), size_t(kMostFileBytes), bytes);
   }
   std::string read_head(int64_t file, size_t limit) const override {
     std::string head;
-    read_regular(full_path(file), limit, head);
+    read_picture_file(full_path(file), limit, head);
     return head;
   }
 
@@ -121,7 +78,7 @@ class FolderStore final : public FileStore {
       std::string path = below.empty() ? std::string(name) : below + '/' + std::string(name);
       switch (kind_of(dirfd(folder), *entry)) {
         case EntryKind::file:
-          paths_.push_back(std::move(path));
+          paths_.add(path);
           break;
         case EntryKind::folder:
           children.push_back(std::move(path));
@@ -146,24 +103,21 @@ class SingleFileStore final : public FileStore {
   explicit SingleFileStore(const std::string& path) {
     uri_ = path;
     const size_t slash = path.rfind('/');
-    paths_.push_back(slash == std::string::npos ? path : path.substr(slash + 1));
+    paths_.add(slash == std::string::npos ? path : path.substr(slash + 1));
   }
   std::string full_path(int64_t) const override { return uri_; }
   FileFacts facts(int64_t) const override { return facts_of(uri_); }
-  void read(int64_t, std::string& bytes) const override { read_regular(uri_, size_t(kMostFileBytes), bytes); }
+  void read(int64_t, std::string& bytes) const override {
+    read_picture_file(uri_, size_t(kMostFileBytes), bytes);
+  }
   std::string read_head(int64_t, size_t limit) const override {
     std::string head;
-    read_regular(uri_, limit, head);
+    read_picture_file(uri_, limit, head);
     return head;
   }
 };
 
 }  // namespace
-
-bool is_ignored_name(std::string_view name) {
-  return name.empty() || name.front() == '.' || name == "__MACOSX" || name == "Thumbs.db" ||
-         name == "desktop.ini";
-}
 
 std::shared_ptr<const FileStore> open_folder_store(const std::string& path) {
   return std::make_shared<FolderStore>(path);
@@ -171,21 +125,6 @@ std::shared_ptr<const FileStore> open_folder_store(const std::string& path) {
 
 std::shared_ptr<const FileStore> open_single_file_store(const std::string& path) {
   return std::make_shared<SingleFileStore>(path);
-}
-
-std::shared_ptr<const FileStore> open_file_store(const std::string& uri, bool allow_single_file) {
-  struct stat info {};
-  if (uri.empty()) fail(StatusCode::invalid_argument, "the path of the data set is empty");
-  if (stat(uri.c_str(), &info) != 0) fail_open(uri, errno);
-  if (S_ISDIR(info.st_mode)) return open_folder_store(uri);
-  std::string head;
-  read_regular(uri, 4, head);
-  const bool is_zip = head == std::string_view("PK\x03\x04", 4) || head == std::string_view("PK\x05\x06", 4);
-  const bool named_zip = uri.size() > 4 && uri.compare(uri.size() - 4, 4, ".zip") == 0;
-  if (is_zip || named_zip) return open_zip_store(uri);
-  if (allow_single_file) return open_single_file_store(uri);
-  fail(StatusCode::invalid_data,
-       "'{}' is neither a folder nor a zip archive: name a folder of class folders, or a zip of one", uri);
 }
 
 }  // namespace ren::data

@@ -7,6 +7,7 @@
 
 #include "data/dataset.h"
 #include "data/decode/decode.h"
+#include "data/source/labels.h"
 #include "data/source/stores.h"
 #include "engine/base/status.h"
 
@@ -66,9 +67,7 @@ std::pair<int64_t, int64_t> files_below(const FileStore& store, const std::strin
 bool has_picture_name(std::string_view path) {
   const size_t dot = path.rfind('.');
   if (dot == std::string_view::npos || path.find('/', dot) != std::string_view::npos) return false;
-  std::string ending(path.substr(dot + 1));
-  for (char& c : ending)
-    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+  const std::string ending = lower_case(path.substr(dot + 1));
   static constexpr std::string_view kEndings[] = {"jpg",  "jpeg", "jpe",  "jfif", "png",  "bmp", "gif",
                                                   "webp", "tif",  "tiff", "heic", "avif", "jp2"};
   return std::find(std::begin(kEndings), std::end(kEndings), ending) != std::end(kEndings);
@@ -88,20 +87,13 @@ bool has_pictures_directly_in(const FileStore& store, const std::string& folder)
   const auto [begin, end] = files_below(store, folder);
   const size_t prefix = folder.empty() ? 0 : folder.size() + 1;
   for (int64_t file = begin; file < end; ++file)
-    if (store.path(file).find('/', prefix) == std::string::npos && is_picture(store, file)) return true;
+    if (store.path(file).find('/', prefix) == std::string_view::npos && is_picture(store, file)) return true;
   return false;
 }
 
 struct SplitFolder {
   std::string name, folder;
 };
-
-const char* split_name_of(const std::string& folder) {
-  if (folder == "train") return "train";
-  if (folder == "val" || folder == "valid" || folder == "validation") return "val";
-  if (folder == "test") return "test";
-  return nullptr;
-}
 
 // train/ decides: without it, folders called val or test are taken for classes, unless
 // nothing else is there.
@@ -208,14 +200,47 @@ class SplitReader {
   std::vector<std::string>& warnings_;
 };
 
+// A training split without pictures of a class would train that output to never answer. In
+// the others a class may be missing.
+void check_labelled(const Split& split, bool first, const std::string& uri, const DatasetOptions& options,
+                    Problems& problems) {
+  std::vector<bool> found(split.classes.size());
+  for (const int32_t label : split.labels) found[size_t(label)] = true;
+  std::vector<std::string> empty;
+  for (size_t i = 0; i < found.size() && first; ++i)
+    if (!found[i]) empty.push_back(split.classes[i]);
+  const std::string here = fmt::format("'{}' of '{}'", split.name, uri);
+  if (!empty.empty() && !options.allow_empty_classes)
+    problems.add(here,
+                 fmt::format("{} class{} no pictures: {}", empty.size(),
+                             empty.size() == 1 ? " has" : "es have", list_names(empty)),
+                 "add pictures, number the classes from 0 without a gap, or allow empty classes");
+  if (split.classes.size() == 1 && !options.allow_one_class)
+    problems.add(here, fmt::format("has one class only, '{}'", split.classes[0]),
+                 "classification needs two classes or more");
+  if (split.files.size() > UINT32_MAX) problems.add(here, "has more than 4,294,967,295 pictures", "split it");
+}
+
+std::vector<Split> labelled_splits(Source& source, const DatasetOptions& options, Problems& problems) {
+  std::vector<Split> splits;
+  for (LabelledFiles& given : source.splits) {
+    splits.push_back({std::move(given.split), source.store, std::move(given.files), std::move(given.labels),
+                      source.classes});
+    check_labelled(splits.back(), splits.size() == 1, source.store->uri(), options, problems);
+  }
+  return splits;
+}
+
 // What one URI gives. Problems are collected, not thrown.
 std::vector<Split> read_splits(const std::string& uri, const DatasetOptions& options, Problems& problems,
                                std::vector<std::string>& warnings) {
-  const StorePtr store = open_file_store(uri);
+  Source source = open_source(uri, Purpose::labels);
+  if (source.labelled) return labelled_splits(source, options, problems);
+  const StorePtr store = source.store;
   SplitReader reader(store, options, problems, warnings);
   if (store->size() == 0) {
     problems.add(uri, "has no pictures",
-                 "name a folder or zip that holds class folders of JPEG or PNG files");
+                 "name a folder or archive that holds class folders of JPEG or PNG files");
     return {};
   }
   const std::string root = strip_root(*store);
@@ -226,19 +251,30 @@ std::vector<Split> read_splits(const std::string& uri, const DatasetOptions& opt
   return splits;
 }
 
+std::vector<std::string> sorted(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Numbers without names can't tell how many there are: the last ones may have no pictures in `other`.
+void extend_numbered(const Split& first, Split& other) {
+  if (other.classes.size() < first.classes.size() && are_numbered(first.classes) &&
+      are_numbered(other.classes))
+    other.classes = first.classes;
+}
+
 void check_same_classes(const Split& first, const Split& other, Problems& problems) {
   if (first.classes == other.classes || first.classes.empty() || other.classes.empty()) return;
+  const std::vector<std::string> a = sorted(first.classes), b = sorted(other.classes);
   std::vector<std::string> missing, extra;
-  std::set_difference(first.classes.begin(), first.classes.end(), other.classes.begin(), other.classes.end(),
-                      std::back_inserter(missing));
-  std::set_difference(other.classes.begin(), other.classes.end(), first.classes.begin(), first.classes.end(),
-                      std::back_inserter(extra));
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(missing));
+  std::set_difference(b.begin(), b.end(), a.begin(), a.end(), std::back_inserter(extra));
   std::string what = fmt::format("its classes are not those of '{}'", first.name);
   if (!missing.empty()) what += ": lacks " + list_names(missing);
   if (!extra.empty())
     what += std::string(missing.empty() ? ": has also " : "; has also ") + list_names(extra);
-  problems.add(fmt::format("'{}' ({})", other.name, other.store->uri()), what,
-               "give both the same class folders");
+  if (missing.empty() && extra.empty()) what += ": they have other numbers";
+  problems.add(fmt::format("'{}' ({})", other.name, other.store->uri()), what, "give both the same classes");
 }
 
 // The split of a second URI that serves as validation: its own one, or all of it.
@@ -282,6 +318,7 @@ Dataset open_dataset(const std::string& uri, const DatasetOptions& options) {
   set.splits = read_splits(uri, options, problems, set.warnings);
   if (!options.validation_uri.empty())
     use_validation(set.splits, read_splits(options.validation_uri, options, problems, set.warnings));
+  for (size_t i = 1; i < set.splits.size(); ++i) extend_numbered(set.splits[0], set.splits[i]);
   for (size_t i = 1; i < set.splits.size(); ++i) check_same_classes(set.splits[0], set.splits[i], problems);
   problems.throw_if_any(StatusCode::invalid_data, fmt::format("the data set '{}' can't be used", uri));
   set.classes = set.splits[0].classes;
@@ -291,12 +328,13 @@ Dataset open_dataset(const std::string& uri, const DatasetOptions& options) {
 Split open_pictures(const std::string& uri) {
   Split split;
   split.name = "all";
-  split.store = open_file_store(uri, true);
+  const Source source = open_source(uri, Purpose::pictures);
+  split.store = source.store;
   for (int64_t file = 0; file < split.store->size(); ++file)
-    if (is_picture(*split.store, file)) split.files.push_back(file);
+    if (source.labelled || is_picture(*split.store, file)) split.files.push_back(file);
   if (split.files.empty())
     fail(StatusCode::invalid_data,
-         "'{}' has no pictures: name a JPEG or PNG file, or a folder or zip of them", uri);
+         "'{}' has no pictures: name a JPEG or PNG file, or a folder, archive or list of them", uri);
   split.labels.assign(split.files.size(), -1);
   return split;
 }

@@ -43,27 +43,6 @@ ZipHandle open_zip(const std::string& path) {
        "cannot open the archive '{}': {} (damaged or not fully copied?)", path, reason);
 }
 
-// Names that step out of the archive when it is unpacked. Nothing is unpacked here, but
-// such an archive is either damaged or made to harm.
-bool is_unsafe(std::string_view name) {
-  if (name.empty() || name.front() == '/') return true;
-  for (size_t begin = 0; begin <= name.size();) {
-    const size_t end = std::min(name.find('/', begin), name.size());
-    if (name.substr(begin, end - begin) == "..") return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
-bool is_ignored_path(std::string_view path) {
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find('/', begin), path.size());
-    if (is_ignored_name(path.substr(begin, end - begin))) return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
 class ZipStore final : public FileStore {
  public:
   explicit ZipStore(const std::string& path) {
@@ -74,7 +53,7 @@ class ZipStore final : public FileStore {
     opened_ = 1;
   }
 
-  std::string full_path(int64_t file) const override { return uri_ + '/' + path(file); }
+  std::string full_path(int64_t file) const override { return uri_ + '/' + std::string(path(file)); }
   FileFacts facts(int64_t file) const override { return facts_[size_t(file)]; }
 
   void read(int64_t file, std::string& bytes) const override {
@@ -158,7 +137,7 @@ class ZipStore final : public FileStore {
       while (path.size() >= 2 && path.compare(0, 2, "./") == 0) path.erase(0, 2);
       if (is_folder) path.pop_back();
       if (is_folder && path.empty()) continue;
-      if (is_unsafe(path)) {
+      if (leads_outside(path)) {
         problems.add(fmt::format("'{}'", info.name), "names a place outside the archive",
                      "make the archive again with relative names");
         continue;
@@ -176,11 +155,10 @@ class ZipStore final : public FileStore {
         problems.add(fmt::format("'{}'", entries[i].path), "is twice in the archive",
                      "make the archive again");
     problems.throw_if_any(StatusCode::invalid_data, fmt::format("the archive '{}' can't be used", uri_));
-    paths_.reserve(entries.size());
     indices_.reserve(entries.size());
     facts_.reserve(entries.size());
     for (Listed& entry : entries) {
-      paths_.push_back(std::move(entry.path));
+      paths_.add(entry.path);
       indices_.push_back(entry.index);
       facts_.push_back(entry.facts);
     }
