@@ -614,6 +614,24 @@ typedef struct ren_verify_options {
 REN_API int32_t ren_verify(const char* model_path, const char* golden_path, const ren_verify_options* options,
                            ren_report** report);
 
+/* ---- Benchmark ------------------------------------------------------------------------- */
+
+typedef struct ren_bench_options {
+  uint32_t struct_size;
+  int32_t steps;      /* a window; 0: 20 */
+  int32_t windows;    /* after one that warms up; 0: 5 */
+  int32_t no_profile; /* 1: don't time the single operations */
+} ren_bench_options;
+#define REN_BENCH_OPTIONS_INIT REN_INIT_(ren_bench_options)
+
+/* Times one training step on synthetic images that lie on the device already: the median of the windows,
+ * images/s, the launching thread's microseconds a step, arena bytes, seconds to the first step (as the
+ * caches are, and again), and each operation's time; text and JSON. `options` as for ren_trainer_create;
+ * epochs and schedule don't matter. The model's values stay as they are. Blocks; needs the memory of one
+ * trainer at a time. */
+REN_API int32_t ren_bench_step(const ren_model* model, const ren_trainer_options* options,
+                               const ren_bench_options* bench, ren_report** report);
+
 #ifdef __cplusplus
 }
 #endif

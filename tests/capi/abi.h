@@ -180,3 +180,8 @@ AT(ren_verify_options, struct_size, 0);
 AT(ren_verify_options, precision, 4);
 AT(ren_verify_options, device, 8);
 AT(ren_verify_options, tolerance, 16);
+SIZE(ren_bench_options, 16);
+AT(ren_bench_options, struct_size, 0);
+AT(ren_bench_options, steps, 4);
+AT(ren_bench_options, windows, 8);
+AT(ren_bench_options, no_profile, 12);

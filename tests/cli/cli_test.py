@@ -215,6 +215,22 @@ class Usage(Case):
 
 
 class Models(Case):
+    def test_bench_step(self):
+        few = ('bench', 'step', MODEL, '--batch', '4', '--json')
+        result = json.loads(self.passes(*few, '--steps', '2', '--windows', '3')[0])
+        self.assertEqual((result['batch'], result['steps'], result['windows']), (4, 2, 3))
+        self.assertLessEqual(result['ms_min'], result['ms'])
+        self.assertLessEqual(result['ms'], result['ms_max'])
+        self.assertAlmostEqual(result['images_per_second'], 4 / result['ms'] * 1e3, delta=1)
+        self.assertGreater(result['arena_bytes'], 0)
+        kinds = {(o['phase'], o['op']) for o in result['operations']}
+        self.assertIn(('backward', 'conv_backward_weights'), kinds)
+        self.assertIn(('update', 'range_sgd'), kinds)
+        brief = json.loads(self.passes(*few, '--steps', '1', '--windows', '1', '--no-profile')[0])
+        self.assertEqual(brief['operations'], [])
+        self.refused('bench', says='renaissance bench --help')
+        self.refused('bench', 'step', MODEL, '--windows', '0', says='--windows')
+
     def test_inspect(self):
         out, _ = self.passes('inspect', MODEL)
         self.assertIn('input', out)
