@@ -38,9 +38,9 @@ std::vector<std::string> paths_of(const Split& split) {
 using Names = std::vector<std::string>;
 using Labels = std::vector<int32_t>;
 
-// The same files as a folder and as a zip must give the same data set.
+// The same files as a folder, as a zip and as a tar must give the same data set.
 template <typename Check>
-void for_folder_and_zip(const Files& files, Check&& check) {
+void for_folder_and_archives(const Files& files, Check&& check) {
   {
     SCOPED_TRACE("folder");
     TemporaryFolder folder;
@@ -53,14 +53,19 @@ void for_folder_and_zip(const Files& files, Check&& check) {
     }
     check(folder.path("set"));
   }
-  SCOPED_TRACE("zip");
   TemporaryFolder folder;
-  write_zip(folder.path("set.zip"), files);
-  check(folder.path("set.zip"));
+  {
+    SCOPED_TRACE("zip");
+    write_zip(folder.path("set.zip"), files);
+    check(folder.path("set.zip"));
+  }
+  if (std::any_of(files.begin(), files.end(), [](const auto& f) { return f.first.size() > 100; })) return;
+  SCOPED_TRACE("tar");
+  check(folder.write("set.tar", tar_of(files)));
 }
 
 TEST(Dataset, ClassFolders) {
-  for_folder_and_zip(
+  for_folder_and_archives(
       with("", {"b/2.jpg", "b/1.jpg", "a/x.jpg", "B/y.jpg", "a-b/z.jpg"}), [](const std::string& uri) {
         const Dataset set = open_dataset(uri);
         EXPECT_EQ(set.classes, (Names{"B", "a", "a-b", "b"}));  // by bytes
@@ -79,7 +84,7 @@ TEST(Dataset, SplitsBelowASingleRoot) {
     const std::string v = validation;
     const Files files = with("root/", {"train/a/1.jpg", "train/b/2.jpg", "train/b/3.jpg"}) +
                         with("root/" + v, {"/a/4.jpg", "/b/5.jpg"}) + Files{{"root/README.md", "text"}};
-    for_folder_and_zip(files, [&](const std::string& uri) {
+    for_folder_and_archives(files, [&](const std::string& uri) {
       const Dataset set = open_dataset(uri);
       EXPECT_EQ(set.classes, (Names{"a", "b"}));
       EXPECT_EQ(set.train().size(), 3);
@@ -91,18 +96,18 @@ TEST(Dataset, SplitsBelowASingleRoot) {
 }
 
 TEST(Dataset, TrainValAndTest) {
-  for_folder_and_zip(with("", {"test/a/1.jpg", "test/b/1.jpg", "train/a/1.jpg", "train/b/1.jpg",
-                               "val/a/1.jpg", "val/b/1.jpg"}),
-                     [](const std::string& uri) {
-                       const Dataset set = open_dataset(uri);
-                       ASSERT_EQ(set.splits.size(), 3u);
-                       EXPECT_EQ(set.validation()->name, "val");
-                       EXPECT_NE(set.find("test"), nullptr);
-                     });
+  for_folder_and_archives(with("", {"test/a/1.jpg", "test/b/1.jpg", "train/a/1.jpg", "train/b/1.jpg",
+                                    "val/a/1.jpg", "val/b/1.jpg"}),
+                          [](const std::string& uri) {
+                            const Dataset set = open_dataset(uri);
+                            ASSERT_EQ(set.splits.size(), 3u);
+                            EXPECT_EQ(set.validation()->name, "val");
+                            EXPECT_NE(set.find("test"), nullptr);
+                          });
 }
 
 TEST(Dataset, OnlyAValidationFolder) {
-  for_folder_and_zip(with("", {"val/a/1.jpg", "val/b/1.jpg"}), [](const std::string& uri) {
+  for_folder_and_archives(with("", {"val/a/1.jpg", "val/b/1.jpg"}), [](const std::string& uri) {
     const Dataset set = open_dataset(uri);
     EXPECT_EQ(set.validation()->size(), 2);
     EXPECT_EQ(error_of([&] { set.train(); }).code(), StatusCode::not_found);
@@ -110,7 +115,7 @@ TEST(Dataset, OnlyAValidationFolder) {
 }
 
 TEST(Dataset, ClassesNamedLikeSplitsWithoutTrain) {
-  for_folder_and_zip(with("", {"test/1.jpg", "other/2.jpg"}), [](const std::string& uri) {
+  for_folder_and_archives(with("", {"test/1.jpg", "other/2.jpg"}), [](const std::string& uri) {
     EXPECT_EQ(open_dataset(uri).classes, (Names{"other", "test"}));
   });
 }
@@ -120,7 +125,7 @@ TEST(Dataset, WhatDesktopsLeaveBehindIsIgnored) {
       with("", {"a/1.jpg", "b/1.jpg", ".ipynb_checkpoints/1.jpg", "a/._1.jpg", "__MACOSX/a/1.jpg",
                 "a/.hidden/1.jpg", ".DS_Store", "a/Thumbs.db", "a/desktop.ini"}) +
       Files{{"README.txt", "text"}};
-  for_folder_and_zip(files, [](const std::string& uri) {
+  for_folder_and_archives(files, [](const std::string& uri) {
     const Dataset set = open_dataset(uri);
     EXPECT_EQ(set.classes, (Names{"a", "b"}));
     EXPECT_EQ(set.train().size(), 2);
@@ -131,7 +136,7 @@ TEST(Dataset, PicturesAreKnownByContent) {
   const Files files =
       with("", {"a/no_ending", "a/odd.dat", "b/capital.JPEG"}) +
       Files{{"a/labels.csv", "1,2"}, {"b/notes", "text"}, {"b/really_png.jpg", fixture("rgb.png")}};
-  for_folder_and_zip(files, [](const std::string& uri) {
+  for_folder_and_archives(files, [](const std::string& uri) {
     const Dataset set = open_dataset(uri);
     EXPECT_EQ(paths_of(set.train()),
               (Names{"a/no_ending", "a/odd.dat", "b/capital.JPEG", "b/really_png.jpg"}));
@@ -141,7 +146,7 @@ TEST(Dataset, PicturesAreKnownByContent) {
 }
 
 TEST(Dataset, UnicodeSpacesAndNestedFolders) {
-  for_folder_and_zip(
+  for_folder_and_archives(
       with("", {"klasse ä/bild 1.jpg", "猫/一 二.jpg", "猫/deep/er/3.jpg", "klasse ä/x'\"%.jpg"}),
       [](const std::string& uri) {
         const Dataset set = open_dataset(uri);
@@ -228,7 +233,7 @@ TEST(BrokenDataset, NeitherFolderNorZip) {
 }
 
 TEST(BrokenDataset, NoPictures) {
-  for_folder_and_zip({{"notes.txt", "text"}}, [](const std::string& uri) {
+  for_folder_and_archives({{"notes.txt", "text"}}, [](const std::string& uri) {
     expect_broken(uri, StatusCode::invalid_data, {"has no pictures", "class"});
   });
   TemporaryFolder folder;
@@ -238,23 +243,23 @@ TEST(BrokenDataset, NoPictures) {
 }
 
 TEST(BrokenDataset, NoPicturesInTheClasses) {
-  for_folder_and_zip({{"a/notes.txt", "text"}, {"b/notes.txt", "text"}}, [](const std::string& uri) {
+  for_folder_and_archives({{"a/notes.txt", "text"}, {"b/notes.txt", "text"}}, [](const std::string& uri) {
     expect_broken(uri, StatusCode::invalid_data, {"no pictures in them"});
   });
 }
 
 TEST(BrokenDataset, NoClassFolders) {
-  for_folder_and_zip(with("", {"1.jpg", "2.jpg"}), [](const std::string& uri) {
+  for_folder_and_archives(with("", {"1.jpg", "2.jpg"}), [](const std::string& uri) {
     expect_broken(uri, StatusCode::invalid_data,
                   {"has pictures but no class folders", "make one folder a class"});
   });
-  for_folder_and_zip(with("", {"train/1.jpg", "val/2.jpg"}), [](const std::string& uri) {
+  for_folder_and_archives(with("", {"train/1.jpg", "val/2.jpg"}), [](const std::string& uri) {
     expect_broken(uri, StatusCode::invalid_data, {"(2 problems)", "train", "val", "no class folders"});
   });
 }
 
 TEST(BrokenDataset, OneClass) {
-  for_folder_and_zip(with("", {"a/1.jpg", "a/2.jpg"}), [](const std::string& uri) {
+  for_folder_and_archives(with("", {"a/1.jpg", "a/2.jpg"}), [](const std::string& uri) {
     expect_broken(uri, StatusCode::invalid_data, {"one class only, 'a'"});
     DatasetOptions options;
     options.allow_one_class = true;
@@ -263,7 +268,7 @@ TEST(BrokenDataset, OneClass) {
 }
 
 TEST(BrokenDataset, EmptyClass) {
-  for_folder_and_zip(with("", {"a/1.jpg", "c/2.jpg"}) + Files{{"b/", ""}}, [](const std::string& uri) {
+  for_folder_and_archives(with("", {"a/1.jpg", "c/2.jpg"}) + Files{{"b/", ""}}, [](const std::string& uri) {
     expect_broken(uri, StatusCode::invalid_data,
                   {"1 class folder has no pictures: 'b'", "allow empty classes"});
     DatasetOptions options;
@@ -275,18 +280,19 @@ TEST(BrokenDataset, EmptyClass) {
 }
 
 TEST(BrokenDataset, TrainAndValDiffer) {
-  for_folder_and_zip(with("", {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/c/1.jpg"}),
-                     [](const std::string& uri) {
-                       expect_broken(uri, StatusCode::invalid_data,
-                                     {"'val'", "not those of 'train'", "lacks 'b'", "has also 'c'"});
-                     });
+  for_folder_and_archives(with("", {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/c/1.jpg"}),
+                          [](const std::string& uri) {
+                            expect_broken(uri, StatusCode::invalid_data,
+                                          {"'val'", "not those of 'train'", "lacks 'b'", "has also 'c'"});
+                          });
 }
 
 TEST(BrokenDataset, SeveralProblemsAtOnce) {
-  for_folder_and_zip(with("", {"train/a/1.jpg", "val/b/1.jpg", "valid/b/1.jpg"}), [](const std::string& uri) {
-    expect_broken(uri, StatusCode::invalid_data,
-                  {"one class only, 'a'", "second validation folder", "not those of"});
-  });
+  for_folder_and_archives(
+      with("", {"train/a/1.jpg", "val/b/1.jpg", "valid/b/1.jpg"}), [](const std::string& uri) {
+        expect_broken(uri, StatusCode::invalid_data,
+                      {"one class only, 'a'", "second validation folder", "not those of"});
+      });
 }
 
 TEST(BrokenDataset, BadSecondUri) {
@@ -443,12 +449,13 @@ TEST(BrokenFile, EachIsNamedWithItsReason) {
       {fixture("rgb.png").substr(0, 200), "truncated"},
       {picture().substr(0, 2) + "\xFF\xC4\x01\x44" + std::string(400, '\x77'), "damaged"}};
   for (const auto& [content, reason] : cases) {
-    for_folder_and_zip(with("", {"a/1.jpg"}) + Files{{"b/bad.jpg", content}}, [&](const std::string& uri) {
-      const Error error = read_error(open_dataset(uri).train());
-      EXPECT_TRUE(error.code() == StatusCode::invalid_data || error.code() == StatusCode::unsupported);
-      EXPECT_NE(std::string(error.what()).find(uri + "/b/bad.jpg"), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
-    });
+    for_folder_and_archives(
+        with("", {"a/1.jpg"}) + Files{{"b/bad.jpg", content}}, [&](const std::string& uri) {
+          const Error error = read_error(open_dataset(uri).train());
+          EXPECT_TRUE(error.code() == StatusCode::invalid_data || error.code() == StatusCode::unsupported);
+          EXPECT_NE(std::string(error.what()).find(uri + "/b/bad.jpg"), std::string::npos) << error.what();
+          EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+        });
   }
 }
 

@@ -34,6 +34,7 @@ std::string TemporaryFolder::path(const std::string& below) const {
 std::string TemporaryFolder::write(const std::string& below, const std::string& content) const {
   const fs::path target = root_ / below;
   fs::create_directories(target.parent_path());
+  fs::remove(target);  // some file systems flush what is truncated and written again: thousands of times here
   std::ofstream(target, std::ios::binary) << content;  // without write_file's flush to disk, for speed
   return target.string();
 }
@@ -102,6 +103,33 @@ void write_zip(const std::string& path, const Files& files, bool compress) {
         0);
   }
   ASSERT_EQ(zip_close(archive), 0);
+}
+
+std::string tar_header(const std::string& name, size_t size, char type) {
+  std::string block(512, '\0');
+  block.replace(0, std::min<size_t>(name.size(), 100), name.substr(0, 100));
+  block.replace(100, 8, std::string("0000644\0", 8));
+  block.replace(124, 11, fmt::format("{:011o}", size));
+  block.replace(136, 11, "00000000000");
+  block[156] = type;
+  block.replace(257, 8, std::string("ustar\00000", 8));
+  block.replace(148, 8, "        ");
+  unsigned sum = 0;
+  for (const char c : block) sum += uint8_t(c);
+  block.replace(148, 8, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
+  return block;
+}
+
+std::string tar_entry(const std::string& name, const std::string& content, char type) {
+  std::string bytes = tar_header(name, content.size(), type) + content;
+  bytes.resize((bytes.size() + 511) / 512 * 512);
+  return bytes;
+}
+
+std::string tar_of(const Files& files) {
+  std::string bytes;
+  for (const auto& [name, content] : files) bytes += tar_entry(name, content, name.back() == '/' ? '5' : '0');
+  return bytes + std::string(1024, '\0');
 }
 
 void write_files(const TemporaryFolder& folder, const Files& files) {

@@ -42,6 +42,10 @@ std::string jpeg_of(int width, int height, uint32_t seed);
 // name -> content; a name that ends with '/' is a folder.
 using Files = std::vector<std::pair<std::string, std::string>>;
 void write_zip(const std::string& path, const Files& files, bool compress = false);
+// The bytes of a tar archive (ustar), with its end mark; a name that ends with '/' is a folder.
+std::string tar_header(const std::string& name, size_t size, char type = '0');
+std::string tar_entry(const std::string& name, const std::string& content, char type = '0');
+std::string tar_of(const Files& files);
 void write_files(const TemporaryFolder& folder, const Files& files);
 
 // Overwrites, flips, cuts, doubles or drops a few bytes.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which source a URI is.
+#include <dirent.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -7,7 +8,9 @@
 #include "data/decode/decode.h"
 #include "data/source/input_file.h"
 #include "data/source/labelled.h"
+#include "data/source/labels.h"
 #include "data/source/stores.h"
+#include "data/source/tar_reader.h"
 #include "engine/base/status.h"
 
 namespace ren::data {
@@ -19,7 +22,70 @@ Source of(std::shared_ptr<const FileStore> store) {
   return source;
 }
 
-Source open_folder(const std::string& path, Purpose) { return of(open_folder_store(path)); }
+constexpr int kMostDepth = 3;  // of folders with one folder in them
+
+// What the first look at a folder shows: which folders are there, and files that could be more than pictures.
+struct Glance {
+  std::vector<std::string> folders, files;  // names, sorted
+};
+
+Glance glance_at(const std::string& path) {
+  DIR* const folder = opendir(path.c_str());
+  if (folder == nullptr) fail_open(path, errno);
+  const std::unique_ptr<DIR, int (*)(DIR*)> closer(folder, closedir);
+  Glance glance;
+  while (const dirent* entry = readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (is_ignored_name(name)) continue;
+    struct stat info {};
+    const bool unknown = entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;
+    const bool is_folder = unknown
+                               ? fstatat(dirfd(folder), entry->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode)
+                               : entry->d_type == DT_DIR;
+    if (is_folder)
+      glance.folders.push_back(name);
+    else if (name.ends_with(".tar"))
+      glance.files.push_back(name);
+  }
+  std::sort(glance.folders.begin(), glance.folders.end());
+  std::sort(glance.files.begin(), glance.files.end());
+  return glance;
+}
+
+std::vector<std::string> tars_in(const std::string& folder, const Glance& glance) {
+  std::vector<std::string> tars;
+  for (const std::string& name : glance.files)
+    if (name.ends_with(".tar")) tars.push_back(folder + '/' + name);
+  return tars;
+}
+
+// Tar archives beside class folders are none of the data set's; those of train/, val/ and test/ are.
+std::vector<std::string> shards_of_folder(const std::string& folder, const Glance& glance) {
+  if (glance.folders.empty()) return tars_in(folder, glance);
+  std::vector<std::string> shards;
+  for (const std::string& name : glance.folders) {
+    if (split_name_of(name) == nullptr || !glance.files.empty()) return {};
+    const std::string inner = folder + '/' + name;
+    const Glance below = glance_at(inner);
+    const std::vector<std::string> tars = tars_in(inner, below);
+    if (tars.empty() || !below.folders.empty()) return {};
+    shards.insert(shards.end(), tars.begin(), tars.end());
+  }
+  return shards;
+}
+
+Source open_folder(const std::string& path, Purpose purpose) {
+  std::string here = path;
+  while (here.size() > 1 && here.back() == '/') here.pop_back();
+  for (int depth = 0; depth < kMostDepth; ++depth) {
+    const Glance glance = glance_at(here);
+    const std::vector<std::string> shards = shards_of_folder(here, glance);
+    if (!shards.empty()) return open_tar(path, shards, purpose);
+    if (glance.folders.size() != 1 || !glance.files.empty()) break;
+    here += '/' + glance.folders[0];
+  }
+  return of(open_folder_store(path));
+}
 
 Source open_file(const std::string& path, Purpose purpose) {
   std::string head(4096, '\0');
@@ -31,12 +97,28 @@ Source open_file(const std::string& path, Purpose purpose) {
   if (purpose == Purpose::pictures && is_decodable(recognise_format(head)))
     return of(open_single_file_store(path));
   if (path.ends_with(".zip")) return of(open_zip_store(path));
+  if (is_tar_header(head) || path.ends_with(".tar")) return open_tar(path, {path}, purpose);
   if (looks_like_list(path, head)) return open_list(path, purpose);
   if (purpose == Purpose::pictures) return of(open_single_file_store(path));
   fail(StatusCode::invalid_data,
-       "'{}' is neither a folder nor a zip archive nor a CSV list: name a folder of class folders, a zip of "
-       "one, or a list with lines 'path,label'",
+       "'{}' is neither a folder nor a zip or tar archive nor a CSV list: name a folder of class folders, an "
+       "archive of one, or a list with lines 'path,label'",
        path);
+}
+
+// All of them have to be there: a pattern that is too wide is a mistake.
+std::vector<std::string> shards_of_pattern(const std::string& pattern) {
+  std::vector<std::string> names = expand_braces(pattern);
+  Problems problems;
+  Tally missing;
+  for (const std::string& name : names) {
+    struct stat info {};
+    if (stat(name.c_str(), &info) != 0) missing.add(fmt::format("'{}'", name));
+  }
+  missing.report(problems, "the pattern", "archive is missing", "archives are missing",
+                 "correct the pattern or bring the archives back");
+  problems.throw_if_any(StatusCode::not_found, fmt::format("the archives '{}' can't be used", pattern));
+  return names;
 }
 
 }  // namespace
@@ -44,7 +126,10 @@ Source open_file(const std::string& path, Purpose purpose) {
 Source open_source(const std::string& uri, Purpose purpose) {
   struct stat info {};
   if (uri.empty()) fail(StatusCode::invalid_argument, "the path of the data set is empty");
-  if (stat(uri.c_str(), &info) != 0) fail_open(uri, errno);
+  if (stat(uri.c_str(), &info) != 0) {
+    if (uri.find('{') == std::string::npos || errno != ENOENT) fail_open(uri, errno);
+    return open_tar(uri, shards_of_pattern(uri), purpose);
+  }
   return S_ISDIR(info.st_mode) ? open_folder(uri, purpose) : open_file(uri, purpose);
 }
 
