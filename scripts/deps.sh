@@ -24,7 +24,7 @@ readonly packages=(
   # the libraries
   libfmt-dev nlohmann-json3-dev libcli11-dev
   libprotobuf-dev protobuf-compiler
-  libjpeg-dev libspng-dev libzip-dev
+  libjpeg-dev libspng-dev libzip-dev zlib1g-dev
   # tests and benchmarks
   libgtest-dev libbenchmark-dev
   # fetching the wheels, drawing the quick start's pictures

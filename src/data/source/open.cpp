@@ -9,6 +9,7 @@
 #include "data/source/input_file.h"
 #include "data/source/labelled.h"
 #include "data/source/labels.h"
+#include "data/source/pixel_store.h"
 #include "data/source/stores.h"
 #include "data/source/tar_reader.h"
 #include "engine/base/status.h"
@@ -44,7 +45,8 @@ Glance glance_at(const std::string& path) {
                                : entry->d_type == DT_DIR;
     if (is_folder)
       glance.folders.push_back(name);
-    else if (name.ends_with(".tar"))
+    else if (name.ends_with(".tar") || is_idx_images_name(name) || is_cifar_name(name) ||
+             name == "batches.meta")
       glance.files.push_back(name);
   }
   std::sort(glance.folders.begin(), glance.folders.end());
@@ -57,6 +59,27 @@ std::vector<std::string> tars_in(const std::string& folder, const Glance& glance
   for (const std::string& name : glance.files)
     if (name.ends_with(".tar")) tars.push_back(folder + '/' + name);
   return tars;
+}
+
+// Pixels in binary files, where a folder has nothing but files.
+bool open_binary(const std::string& uri, const std::string& folder, const Glance& glance, Purpose purpose,
+                 Source& source) {
+  const auto any = [&](bool (*is)(std::string_view)) {
+    return std::any_of(glance.files.begin(), glance.files.end(), is);
+  };
+  if (!glance.folders.empty()) return false;
+  if (any(is_idx_images_name)) {
+    source = open_idx_folder(uri, folder, glance.files, purpose);
+    return true;
+  }
+  if (any(is_cifar_name)) {
+    source = open_cifar_folder(uri, folder, glance.files);
+    return true;
+  }
+  if (any([](std::string_view name) { return name == "batches.meta"; }))
+    fail(StatusCode::unsupported,
+         "'{}' holds CIFAR's Python version: get the binary version (data_batch_1.bin ...)", folder);
+  return false;
 }
 
 // Tar archives beside class folders are none of the data set's; those of train/, val/ and test/ are.
@@ -81,6 +104,8 @@ Source open_folder(const std::string& path, Purpose purpose) {
     const Glance glance = glance_at(here);
     const std::vector<std::string> shards = shards_of_folder(here, glance);
     if (!shards.empty()) return open_tar(path, shards, purpose);
+    Source source;
+    if (open_binary(path, here, glance, purpose, source)) return source;
     if (glance.folders.size() != 1 || !glance.files.empty()) break;
     here += '/' + glance.folders[0];
   }
@@ -89,8 +114,10 @@ Source open_folder(const std::string& path, Purpose purpose) {
 
 Source open_file(const std::string& path, Purpose purpose) {
   std::string head(4096, '\0');
+  int64_t size = 0;
   {
     const InputFile file(path);
+    size = file.size();
     head.resize(file.read(0, head.data(), head.size()));
   }
   if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) return of(open_zip_store(path));
@@ -98,11 +125,18 @@ Source open_file(const std::string& path, Purpose purpose) {
     return of(open_single_file_store(path));
   if (path.ends_with(".zip")) return of(open_zip_store(path));
   if (is_tar_header(head) || path.ends_with(".tar")) return open_tar(path, {path}, purpose);
+  if (is_gzip(head)) {
+    if (is_idx(inflate_gzip(path, 4))) return open_idx_file(path, purpose);
+    fail(StatusCode::unsupported, "'{}' is compressed with gzip: unpack it (gunzip)", path);
+  }
+  if (is_idx(head) || is_idx_images_name(path)) return open_idx_file(path, purpose);
+  const bool is_cifar = is_cifar_name(path.substr(path.rfind('/') + 1));
+  if (is_cifar || (path.ends_with(".bin") && is_cifar_size(size))) return open_cifar_file(path, size);
   if (looks_like_list(path, head)) return open_list(path, purpose);
   if (purpose == Purpose::pictures) return of(open_single_file_store(path));
   fail(StatusCode::invalid_data,
-       "'{}' is neither a folder nor a zip or tar archive nor a CSV list: name a folder of class folders, an "
-       "archive of one, or a list with lines 'path,label'",
+       "'{}' is neither a folder nor a zip or tar archive, a CSV list, an IDX or a CIFAR file: name a folder "
+       "of class folders, an archive of one, or a list with lines 'path,label'",
        path);
 }
 
