@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <stdlib.h>
-
+#include <cstdlib>
 #include <filesystem>
 
 #include "cli/commands.h"
