@@ -283,12 +283,21 @@ typedef struct ren_dataset_options {
 } ren_dataset_options;
 #define REN_DATASET_OPTIONS_INIT REN_INIT_(ren_dataset_options)
 
-/* Opens a folder or zip archive of class folders with JPEG or PNG files: CLASS/... gives one split,
- * "all"; train/CLASS/..., val/..., test/... give "train", "val", "test". A single root folder is
- * stripped; classes are sorted by bytes. Files are listed, not decoded. Blocks while listing.
- * Errors: NOT_FOUND, IO, INVALID_DATA with every problem. */
+/* Opens pictures with labels. What `uri` is, is found by content (docs/data.md):
+ *  - a folder, zip or tar of class folders with JPEG or PNG files: CLASS/... gives one split, "all";
+ *    train/CLASS/..., val/..., test/... give "train", "val", "test". A single root folder is stripped;
+ *    classes are sorted by bytes.
+ *  - a CSV list of lines "path,label" or "path,label,split", the paths below the list's folder;
+ *  - tar archives with KEY.jpg or KEY.png beside KEY.cls or KEY.json: one, a folder of them, or a
+ *    pattern "shards-{0000..0009}.tar";
+ *  - MNIST's IDX files (also .gz) or CIFAR-10's or CIFAR-100's binary files: their folder, or one file.
+ * In the last three, labels that are whole numbers are the class indices; names are sorted by bytes.
+ * Files are listed, not decoded. Blocks while listing.
+ * Errors: NOT_FOUND, IO, INVALID_DATA with every problem, UNSUPPORTED for a form that must be unpacked,
+ * INVALID_ARGUMENT for a pattern that stands for nothing. */
 REN_API int32_t ren_dataset_open(const char* uri, const ren_dataset_options* options, ren_dataset** dataset);
-/* Pictures without labels: one file, or all below a folder or in a zip, by path; one split, "all". */
+/* Pictures without labels: one file, or all of a folder or archive, by path, or of what else
+ * ren_dataset_open() takes, in its order; one split, "all". */
 REN_API int32_t ren_dataset_open_pictures(const char* uri, ren_dataset** dataset);
 REN_API void ren_dataset_destroy(ren_dataset* dataset);
 
@@ -298,7 +307,8 @@ REN_API int32_t ren_dataset_class_name(const ren_dataset* dataset, int64_t index
 /* Where a split is asked for by name, "train" also finds "all", and "val" also finds "test";
  * NOT_FOUND when there is none. */
 REN_API int32_t ren_dataset_size(const ren_dataset* dataset, const char* split, int64_t* pictures);
-/* The path of a picture, in the split's order (by class, then path), and its label (-1: none). */
+/* The path of a picture, in the split's order (by class, then path; of lists, shards and binary files
+ * the order there), and its label (-1: none). Pixels of a binary file have FILE/NUMBER for a path. */
 REN_API int32_t ren_dataset_path(const ren_dataset* dataset, const char* split, int64_t index, char* buffer,
                                  size_t capacity, size_t* needed);
 REN_API int32_t ren_dataset_label(const ren_dataset* dataset, const char* split, int64_t index,

@@ -329,13 +329,16 @@ void add_eval(CLI::App& app, int&) {
   CLI::App* command = app.add_subcommand("eval", "Measure a model's accuracy on labelled pictures");
   state->inference.model.add_path(*command);
   command
-      ->add_option("--data", state->data,
-                   "Folder or zip of class folders, with train/ and val/ or test/ above them or without")
+      ->add_option(
+          "--data", state->data,
+          "Pictures with labels: a folder, zip or tar of class folders, with train/ and val/ or test/ above "
+          "them or without; a CSV list; tar shards; a folder of MNIST's IDX or CIFAR's binary files "
+          "(docs/data.md)")
       ->required()
       ->type_name("URI");
   command
       ->add_option("--val", state->validation,
-                   "Folder or zip with class folders to take instead of what --data has for validation")
+                   "Pictures with labels to take instead of what --data has for validation")
       ->type_name("URI");
   command
       ->add_option("--split", state->split,
@@ -359,7 +362,9 @@ void add_predict(CLI::App& app, int&) {
   auto state = std::make_shared<Predict>();
   CLI::App* command = app.add_subcommand("predict", "Name the class of pictures");
   state->inference.model.add_path(*command);
-  command->add_option("PICTURES", state->pictures, "JPEG or PNG files; folders and zip archives of them")
+  command
+      ->add_option("PICTURES", state->pictures,
+                   "JPEG or PNG files; folders, archives and lists of them; IDX and CIFAR files")
       ->required();
   add_whole(*command, "--top", state->top, 1, std::numeric_limits<int64_t>::max(),
             "How many classes to name for each picture, the likeliest first");

@@ -363,7 +363,10 @@ void add_train(CLI::App& app, int&) {
   CLI::App* command = app.add_subcommand("train", "Train a model on pictures and write the trained file");
   state->model.add_path(*command);
   command
-      ->add_option("--data", state->data, "Folder or zip of class folders, with train/ and val/ or without")
+      ->add_option("--data", state->data,
+                   "Pictures with labels: a folder, zip or tar of class folders, with train/ and val/ or "
+                   "without; a CSV "
+                   "list; tar shards; a folder of MNIST's IDX or CIFAR's binary files (docs/data.md)")
       ->required()
       ->type_name("URI");
   command

@@ -27,9 +27,9 @@ namespace ren::data {
 struct Split {
   std::string name;  // "train", "val", "test", or "all" without split folders
   std::shared_ptr<const FileStore> store;
-  std::vector<int64_t> files;        // positions in the store, ordered by class, then path
-  std::vector<int32_t> labels;       // one a file; -1 when there are no classes
-  std::vector<std::string> classes;  // sorted by bytes; empty when there are none
+  std::vector<int64_t> files;   // positions in the store, by class, then path, or as the source lists them
+  std::vector<int32_t> labels;  // one a file; -1 when there are no classes
+  std::vector<std::string> classes;  // by label; empty when there are none
 
   int64_t size() const { return int64_t(files.size()); }
   std::string path(int64_t sample) const { return store->full_path(files[size_t(sample)]); }
@@ -53,17 +53,18 @@ struct Dataset {
   bool has_validation() const { return validation() != nullptr; }
 };
 
-// Opens a class folder or a zip archive (also one named otherwise) of JPEG and PNG files:
+// Opens class folders of JPEG and PNG files in a folder, a zip or a tar archive (also one named otherwise):
 //   [ROOT/]CLASS/.../picture            -> one split, "all"
 //   [ROOT/]train/CLASS/..., val/...     -> "train" and "val" ("valid" and "validation" count as
 //                                          "val"), "test"
-// A single root folder is stripped. Classes are sorted by their bytes. Files are listed and,
+// or a source with labels of its own: a CSV list, tar shards as WebDataset has them, IDX, CIFAR
+// (docs/data.md). A single root folder is stripped. Classes are sorted by their bytes. Files are listed and,
 // where the name doesn't say that it is a picture, recognised by their first bytes; they are
-// not decoded. Throws not_found, io or invalid_data; all problems of a data set come at once.
+// not decoded. Throws not_found, io, unsupported or invalid_data; all problems of a data set come at once.
 Dataset open_dataset(const std::string& uri, const DatasetOptions& options = {});
 
-// Pictures without classes, for prediction: one file, or all below a folder or in a zip,
-// ordered by path; labels are -1.
+// Pictures without classes, for prediction: one file, or all of a folder or archive, ordered by
+// path, or of another source, in its order; labels are -1.
 Split open_pictures(const std::string& uri);
 
 // What happens when a picture can't be read or decoded.

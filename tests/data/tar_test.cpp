@@ -125,6 +125,8 @@ TEST_F(Tar, ClassFoldersInSeveral) {
 TEST_F(Tar, ArchivesBesideClassFoldersAreNone) {
   write_files(folder_, {{"a/1.jpg", picture()}, {"b/1.jpg", picture()}, {"backup.tar", "no tar"}});
   EXPECT_EQ(open_dataset(folder_.path()).train().size(), 2);
+  write_files(folder_, {{"p/1.jpg", picture()}, {"p/backup.tar", "no tar"}, {"p/train.bin", "other"}});
+  EXPECT_EQ(open_pictures(folder_.path("p")).size(), 1);
 }
 
 TEST_F(Tar, ForPredictionLabelsArentAsked) {

@@ -64,15 +64,6 @@ std::pair<int64_t, int64_t> files_below(const FileStore& store, const std::strin
   return {find(folder + '/'), find(folder + char('/' + 1))};
 }
 
-bool has_picture_name(std::string_view path) {
-  const size_t dot = path.rfind('.');
-  if (dot == std::string_view::npos || path.find('/', dot) != std::string_view::npos) return false;
-  const std::string ending = lower_case(path.substr(dot + 1));
-  static constexpr std::string_view kEndings[] = {"jpg",  "jpeg", "jpe",  "jfif", "png",  "bmp", "gif",
-                                                  "webp", "tif",  "tiff", "heic", "avif", "jp2"};
-  return std::find(std::begin(kEndings), std::end(kEndings), ending) != std::end(kEndings);
-}
-
 // Pictures by name are taken unread (an error later names the file); others by their first bytes.
 bool is_picture(const FileStore& store, int64_t file) {
   if (has_picture_name(store.path(file))) return true;

@@ -37,6 +37,15 @@ const char* split_name_of(std::string_view name) {
   return nullptr;
 }
 
+bool has_picture_name(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos || path.find('/', dot) != std::string_view::npos) return false;
+  const std::string ending = lower_case(path.substr(dot + 1));
+  static constexpr std::string_view kEndings[] = {"jpg",  "jpeg", "jpe",  "jfif", "png",  "bmp", "gif",
+                                                  "webp", "tif",  "tiff", "heic", "avif", "jp2"};
+  return std::find(std::begin(kEndings), std::end(kEndings), ending) != std::end(kEndings);
+}
+
 std::string lower_case(std::string_view text) {
   std::string out(text);
   for (char& c : out)

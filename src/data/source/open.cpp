@@ -28,6 +28,7 @@ constexpr int kMostDepth = 3;  // of folders with one folder in them
 // What the first look at a folder shows: which folders are there, and files that could be more than pictures.
 struct Glance {
   std::vector<std::string> folders, files;  // names, sorted
+  bool pictures = false;                    // are there, too
 };
 
 Glance glance_at(const std::string& path) {
@@ -48,6 +49,8 @@ Glance glance_at(const std::string& path) {
     else if (name.ends_with(".tar") || is_idx_images_name(name) || is_cifar_name(name) ||
              name == "batches.meta")
       glance.files.push_back(name);
+    else
+      glance.pictures = glance.pictures || has_picture_name(name);
   }
   std::sort(glance.folders.begin(), glance.folders.end());
   std::sort(glance.files.begin(), glance.files.end());
@@ -102,6 +105,7 @@ Source open_folder(const std::string& path, Purpose purpose) {
   while (here.size() > 1 && here.back() == '/') here.pop_back();
   for (int depth = 0; depth < kMostDepth; ++depth) {
     const Glance glance = glance_at(here);
+    if (glance.pictures) break;
     const std::vector<std::string> shards = shards_of_folder(here, glance);
     if (!shards.empty()) return open_tar(path, shards, purpose);
     Source source;

@@ -49,6 +49,8 @@ bool leads_outside(std::string_view path);
 // "train", "val" or "test" for the names that folders, lists and shards give them, else nullptr.
 const char* split_name_of(std::string_view name);
 
+bool has_picture_name(std::string_view path);  // by its ending
+
 std::string lower_case(std::string_view text);
 
 }  // namespace ren::data
