@@ -58,6 +58,11 @@ TEST_F(List, NumbersAreTheLabels) {
   EXPECT_EQ(set.train().labels, (Labels{2, 0, 1}));
   // "01" isn't how a number is written: names then
   EXPECT_EQ(open("a.jpg,01\nb.jpg,02\n").classes, (Names{"01", "02"}));
+  EXPECT_TRUE(set.warnings.empty());
+  EXPECT_TRUE(open("a.jpg,x\nb.jpg,y\n").warnings.empty());
+  const Dataset mixed = open("a.jpg,1\nb.jpg,x\n");
+  ASSERT_EQ(mixed.warnings.size(), 1u);
+  EXPECT_NE(mixed.warnings[0].find("'x' is none, '1' is one"), std::string::npos) << mixed.warnings[0];
   EXPECT_EQ(open("a.jpg,10\nb.jpg,x\nc d.jpg,9\n").classes, (Names{"10", "9", "x"}));
 }
 

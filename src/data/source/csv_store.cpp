@@ -93,6 +93,7 @@ class ListStore final : public FileStore {
   void give_labels(Source& source) {
     source.labelled = true;
     source.classes = std::move(classes_);
+    source.warning = texts_.mixture();
     for (int8_t split = -1; split < 3; ++split) {
       LabelledFiles found;
       found.split = split < 0 ? "all" : kSplits[size_t(split)];

@@ -37,6 +37,16 @@ int32_t LabelTexts::add(std::string_view text) {
   return ids_.emplace(text, int32_t(ids_.size())).first->second;
 }
 
+std::string LabelTexts::mixture() const {
+  const std::string* number = nullptr;
+  const std::string* name = nullptr;
+  for (const auto& [text, id] : ids_) (is_whole_number(text) ? number : name) = &text;
+  if (number == nullptr || name == nullptr) return {};
+  return fmt::format(
+      "all labels are taken as names, since not all are whole numbers: '{}' is none, '{}' is one", *name,
+      *number);
+}
+
 std::vector<std::string> LabelTexts::settle(std::vector<int32_t>& labels, const std::string& where,
                                             Problems& problems) const {
   const bool numbers =

@@ -39,6 +39,9 @@ class LabelTexts {
   int32_t add(std::string_view text);
   bool empty() const { return ids_.empty(); }
 
+  // A warning when some are whole numbers and others not: one slip makes names of all. Else empty.
+  std::string mixture() const;
+
   // Classes by label; each provisional number in `labels` becomes the label. Adds a problem for
   // numbers out of range.
   std::vector<std::string> settle(std::vector<int32_t>& labels, const std::string& where,

@@ -226,6 +226,7 @@ std::vector<Split> labelled_splits(Source& source, const DatasetOptions& options
 std::vector<Split> read_splits(const std::string& uri, const DatasetOptions& options, Problems& problems,
                                std::vector<std::string>& warnings) {
   Source source = open_source(uri, Purpose::labels);
+  if (!source.warning.empty()) warnings.push_back(uri + ": " + source.warning);
   if (source.labelled) return labelled_splits(source, options, problems);
   const StorePtr store = source.store;
   SplitReader reader(store, options, problems, warnings);

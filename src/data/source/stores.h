@@ -23,6 +23,7 @@ struct Source {
   bool labelled = false;
   std::vector<std::string> classes;  // by label
   std::vector<LabelledFiles> splits;
+  std::string warning;  // about the labels, or empty
 };
 
 enum class Purpose {

@@ -217,6 +217,7 @@ class TarStore final : public FileStore {
     if (!labelled_) return;
     source.labelled = true;
     source.classes = std::move(classes_);
+    source.warning = std::move(warning_);
     for (size_t split = 0; split < kSplits.size(); ++split) {
       LabelledFiles found;
       found.split = kSplits[split];
@@ -275,6 +276,7 @@ class TarStore final : public FileStore {
     for (int64_t i = 1; i < sorted.size(); ++i)
       if (sorted[i] == sorted[i - 1]) listing.twice.add(fmt::format("'{}'", sorted[i]));
     classes_ = listing.texts.settle(labels_, "the labels", problems_);
+    warning_ = listing.texts.mixture();
   }
 
   void use_folders(Listing& listing) {
@@ -330,6 +332,7 @@ class TarStore final : public FileStore {
   std::vector<Place> places_;
   std::vector<int32_t> labels_;
   std::vector<std::string> classes_;
+  std::string warning_;
   bool labelled_ = false;
   Problems problems_;
 };
