@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -54,9 +55,9 @@ class Exporter {
     if (options.inference_form) to_inference_form();
     for (const auto& [key, value] : options.metadata) set_metadata(key, value);
     remove_nodes();
+    const std::set<std::string> former = data_of_target();
     write();
-    check();
-    remove_old_data();
+    tell_of_former_data(former);
     return std::move(notes_);
   }
 
@@ -250,6 +251,11 @@ class Exporter {
     entry.set_value(value);
   }
 
+  struct Piece {  // of the data file
+    size_t padding = 0;
+    const std::string* content = nullptr;
+  };
+
   // The data goes into a file that is named after its content: the model's file, replaced last, then never
   // refers to data of another export, whenever the process is killed.
   void store_external() {
@@ -265,13 +271,11 @@ class Exporter {
     }
     const std::string name = fmt::format("{}.{}.data", data_stem_, hash.hex());
     data_path_ = (fs::path(folder_) / name).string();
-    data_ = std::make_unique<AtomicFile>(data_path_);
+    std::vector<Piece> pieces;
     uint64_t offset = 0;
     for (size_t i = 0; i < tensors.size(); ++i) {
-      const uint64_t padding = (64 - offset % 64) % 64;
-      data_->write(std::string(padding, '\0'));
-      data_->write(*contents[i]);
-      offset += padding;
+      pieces.push_back({size_t((64 - offset % 64) % 64), contents[i]});
+      offset += pieces.back().padding;
       set_entry(*tensors[i], "location", name);
       set_entry(*tensors[i], "offset", std::to_string(offset));
       set_entry(*tensors[i], "length", std::to_string(contents[i]->size()));
@@ -280,27 +284,63 @@ class Exporter {
         if (entries.Get(k).key() == "checksum") entries.DeleteSubrange(k, 1);
       offset += contents[i]->size();
     }
+    if (!data_is_there(pieces)) {
+      data_ = std::make_unique<AtomicFile>(data_path_);
+      for (const Piece& piece : pieces) {
+        data_->write(std::string(piece.padding, '\0'));
+        data_->write(*piece.content);
+      }
+    }
     for (auto* tensor : tensors) tensor->clear_raw_data();
   }
 
-  // Data files of earlier exports to this target, which nothing refers to any more. What the model was read
-  // from stays: a copy of its file may still need it.
-  void remove_old_data() const {
+  // A file of that name and content is what this export would write: another writer's, or an earlier one's.
+  // Only when it differs (something damaged it) it is written again.
+  bool data_is_there(std::span<const Piece> pieces) const {
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder_, error)) {
-      const std::string name = entry.path().filename().string(), path = entry.path().string();
-      if (is_data_name(name) && path != data_path_ && file_.external_files.count(path) == 0 &&
-          entry.is_regular_file(error))
-        fs::remove(entry.path(), error);
+    uint64_t size = 0;
+    for (const Piece& piece : pieces) size += piece.padding + piece.content->size();
+    if (!fs::is_regular_file(data_path_, error) || fs::file_size(data_path_, error) != size || error)
+      return false;
+    std::ifstream file(data_path_, std::ios::binary);
+    std::string found;
+    for (const Piece& piece : pieces) {
+      found.resize(piece.padding + piece.content->size());
+      if (!file.read(found.data(), std::streamsize(found.size()))) return false;
+      const std::string_view all = found;
+      if (all.substr(0, piece.padding).find_first_not_of('\0') != std::string_view::npos ||
+          all.substr(piece.padding) != *piece.content)
+        return false;
     }
+    return true;
   }
 
-  bool is_data_name(const std::string& name) const {
-    constexpr std::string_view kEnd = ".data";
-    if (name.size() != data_stem_.size() + 1 + 16 + kEnd.size() ||
-        !name.starts_with(fmt::format("{}.", data_stem_)) || !name.ends_with(kEnd))
-      return false;
-    return name.find_first_not_of("0123456789abcdef", data_stem_.size() + 1) == name.size() - kEnd.size();
+  // The data files that the model in the target's place refers to. What is no model refers to none.
+  std::set<std::string> data_of_target() const {
+    std::set<std::string> names;
+    std::error_code error;
+    if (!fs::is_regular_file(path_, error)) return names;
+    try {
+      onnx::ModelProto former;
+      if (!former.ParseFromString(read_file(path_))) return names;
+      for (const auto* tensor : external_tensors(former))
+        for (const auto& entry : tensor->external_data())
+          if (entry.key() == "location") names.insert(fs::path(entry.value()).lexically_normal().string());
+    } catch (const Error&) {  // not readable, but perhaps replaceable
+    }
+    return names;
+  }
+
+  // Nobody can know whether another model, a copy or a hard link of the former one, say, needs a data file,
+  // or whether another process is about to: none is ever removed.
+  void tell_of_former_data(const std::set<std::string>& former) {
+    for (const std::string& name : former) {
+      const std::string path = (fs::path(folder_) / name).string();
+      std::error_code error;
+      if (path == data_path_ || !fs::is_regular_file(path, error)) continue;
+      notes_.push_back(fmt::format(
+          "'{}' is no longer referred to by '{}'; delete it if nothing else needs it", path, path_));
+    }
   }
 
   // ---- writing ----
@@ -314,12 +354,14 @@ class Exporter {
     AtomicFile out(path_);
     out.write(content);
     if (data_) data_->commit();
+    check(out.temporary());
     out.commit();
   }
 
-  // What was written must be readable and hold the values, in the file's precision.
-  void check() const {
-    const auto written = read_onnx(path_);
+  // What was written must be readable and hold the values, in the file's precision. This is looked at before
+  // it takes its place, where another process might replace it at once.
+  void check(const std::string& place) const {
+    const auto written = read_onnx(place);
     for (const auto& [name, expected] : expected_) {
       const auto found = written->tensor_by_name.find(name);
       require(found != written->tensor_by_name.end(), "'{}' lacks '{}' after export", path_, name);

@@ -103,13 +103,14 @@ struct ExportOptions {
 };
 
 // Writes the original file with new values, by Graph::parameters and Graph::buffers in engine
-// layout; atomically. What was written is read back and compared. Returns notes for the user (an
-// initializer that had to be added, for instance). Throws invalid_argument for a path that is one of the
-// model's external data files; the model's own file may be written.
+// layout; atomically. What was written is read back and compared before it takes its place. Returns notes for
+// the user (an initializer that had to be added, for instance). Throws invalid_argument for a path that is
+// one of the model's external data files; the model's own file may be written.
 //
 // External data goes to one file beside the model's, NAME.HASH.data, HASH of its content: it is complete
-// before the model's file is replaced, so that at any time the model refers to its own data. Files of that
-// name that earlier exports left are removed, but not those that the model was read from.
+// before the model's file is replaced, so that at any time the model refers to its own data. No data file is
+// ever removed, since other models may refer to it; a note names those that the former model in this place
+// referred to. A data file that is there already, with the same content, is used as it is.
 std::vector<std::string> export_model(const ImportedModel& model,
                                       std::span<const std::vector<float>> parameters,
                                       std::span<const std::vector<float>> buffers, const std::string& path,

@@ -2,6 +2,7 @@
 // Where an export writes, and what is left when it can't or is killed.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,32 +101,87 @@ TEST_F(Export, OwnDataFilesAreRefusedAsTargets) {
   EXPECT_EQ(read_file(scratch_ / "weights.bin"), data);
 }
 
-TEST_F(Export, LeavesOneDataFileForATarget) {
-  const std::string source = external_model();
+// Others may refer to it: copies and hard links of the former model, another process that writes the target.
+TEST_F(Export, NoDataFileIsEverRemoved) {
+  const std::string source = external_model(), target = scratch_ / "out.onnx";
   auto model = import_model(source);
-  for (const float by : {1.0f, 2.0f, 3.0f})
-    export_model(model, moved(model, by), model.buffers, scratch_ / "out.onnx");
-  EXPECT_EQ(files().size(), 4u);  // the source's two and the target's two
-  // In place: what the model was read from stays for copies of its file.
-  for (const float by : {1.0f, 2.0f, 3.0f}) {
-    export_model(model, moved(model, by), model.buffers, source);
-    const auto again = import_model(source);
-    EXPECT_EQ(again.parameters, moved(model, by));
-    EXPECT_TRUE(fs::exists(scratch_ / "weights.bin"));
+  EXPECT_TRUE(export_model(model, moved(model, 1), model.buffers, target).empty());
+  const auto first = files();
+  EXPECT_EQ(first.size(), 4u);  // the source's two and the target's two
+  fs::create_hard_link(target, scratch_ / "hard.onnx");
+  fs::copy_file(target, scratch_ / "copy.onnx");
+  const auto notes = export_model(model, moved(model, 2), model.buffers, target);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find(".data' is no longer referred to by '" + target + "'; delete it if nothing else"),
+            std::string::npos)
+      << notes[0];
+  EXPECT_EQ(import_model(target).parameters, moved(model, 2));
+  for (const char* name : {"hard.onnx", "copy.onnx"})
+    EXPECT_EQ(import_model(scratch_ / name).parameters, moved(model, 1)) << name;
+  // Once: the next export speaks of the second's data only; one of the same values of none.
+  const auto again = export_model(model, moved(model, 3), model.buffers, target);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_NE(again[0], notes[0]);
+  EXPECT_TRUE(export_model(model, moved(model, 3), model.buffers, target).empty());
+  // In place: the source's data is spoken of, too.
+  const auto in_place = export_model(model, moved(model, 1), model.buffers, source);
+  ASSERT_EQ(in_place.size(), 1u);
+  EXPECT_NE(in_place[0].find("weights.bin' is no longer"), std::string::npos) << in_place[0];
+  EXPECT_TRUE(fs::exists(scratch_ / "weights.bin"));
+}
+
+TEST_F(Export, DataThatIsThereIsUsedAsItIs) {
+  const auto model = import_model(external_model());
+  const std::string target = scratch_ / "out.onnx";
+  export_model(model, moved(model, 1), model.buffers, target);
+  const std::string data = import_model(target).external_files.at(0), content = read_file(data);
+  const auto inode = [&] {
+    struct stat found {};
+    EXPECT_EQ(stat(data.c_str(), &found), 0);
+    return found.st_ino;
+  };
+  const auto before = inode();
+  fs::create_hard_link(data, scratch_ / "held");  // so that the number isn't given to another file
+  export_model(model, moved(model, 1), model.buffers, target);
+  EXPECT_EQ(inode(), before);
+  // Damaged, in the same size or in another, it is replaced.
+  std::string damaged = content;
+  damaged[damaged.size() / 2] = char(damaged[damaged.size() / 2] ^ 1);
+  for (const std::string& bad : {damaged, content.substr(1), std::string()}) {
+    write_file(data, bad);
+    export_model(model, moved(model, 1), model.buffers, target);
+    EXPECT_EQ(read_file(data), content);
   }
-  EXPECT_EQ(files().size(), 5u);
-  fs::copy_file(source, scratch_ / "copy.onnx");
-  model = import_model(source);
-  export_model(model, moved(model, 1), model.buffers, source);
-  EXPECT_NO_THROW(import_model(scratch_ / "copy.onnx"));
-  // Files of other names are nobody's.
-  for (const char* name : {"out.onnx.data", "out.onnx.0123456789abcdef.txt", "out.onnx.0123456789abcdeg.data",
-                           "xout.onnx.0123456789abcdef.data"})
-    write_file(scratch_ / name, "mine");
-  export_model(model, moved(model, 5), model.buffers, scratch_ / "out.onnx");
-  for (const char* name : {"out.onnx.data", "out.onnx.0123456789abcdef.txt", "out.onnx.0123456789abcdeg.data",
-                           "xout.onnx.0123456789abcdef.data"})
-    EXPECT_TRUE(fs::exists(scratch_ / name)) << name;
+}
+
+// Each writer finds no fault, and the target is one of theirs.
+TEST_F(Export, TwoProcessesWriteOneTarget) {
+  const auto model = import_model(external_model());
+  const std::string target = scratch_ / "out.onnx";
+  for (int round = 0; round < 20; ++round) {
+    pid_t writers[2];
+    for (int w = 0; w < 2; ++w) {
+      writers[w] = fork();
+      if (writers[w] != 0) continue;
+      int code = 0;
+      try {
+        for (int i = 0; i < 10; ++i)
+          export_model(model, moved(model, float(1 + w + 2 * (round % 3))), model.buffers, target);
+      } catch (const std::exception& e) {
+        fprintf(stderr, "%s\n", e.what());
+        code = 1;
+      }
+      _exit(code);
+    }
+    for (const pid_t writer : writers) {
+      int status = -1;
+      waitpid(writer, &status, 0);
+      EXPECT_EQ(status, 0) << round;
+    }
+    const auto found = import_model(target).parameters;
+    const float least = float(1 + 2 * (round % 3));
+    EXPECT_TRUE(found == moved(model, least) || found == moved(model, least + 1)) << round;
+  }
 }
 
 TEST_F(Export, LinksAreFollowed) {
@@ -137,7 +193,7 @@ TEST_F(Export, LinksAreFollowed) {
     EXPECT_EQ(import_model(scratch_ / "elsewhere/real.onnx").parameters, moved(model, by));
   }
   EXPECT_TRUE(fs::is_symlink(scratch_ / "link.onnx"));
-  EXPECT_EQ(files("elsewhere").size(), 2u);
+  EXPECT_EQ(files("elsewhere").size(), 3u);  // and the former data
 }
 
 // Killed at any moment, the target is one export or the other, with its own data.
@@ -163,7 +219,8 @@ TEST_F(Export, AKillLeavesAWholeModel) {
   EXPECT_GT(ones, 0);
   EXPECT_GT(twos, 0);
   export_model(model, one, model.buffers, target);
-  EXPECT_EQ(files().size(), 4u);  // nothing is left of all these
+  // The source's two, the target, the data of both: nothing is left half written.
+  EXPECT_EQ(files().size(), 5u);
 }
 
 TEST_F(Export, MetadataThatWouldBeRefusedLaterIsRefusedNow) {

@@ -174,8 +174,11 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::fail_io(const char* verb) const {
-  fail(StatusCode::io, "cannot {} '{}': {} (an earlier file of that name is unchanged)", verb, path_,
-       std::strerror(errno));
+  const int reason = errno;
+  struct stat old {};
+  const bool exists = lstat(target_.c_str(), &old) == 0;
+  fail(StatusCode::io, "cannot {} '{}': {}{}", verb, path_, std::strerror(reason),
+       exists ? " (the earlier file of that name is unchanged)" : "");
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {

@@ -35,6 +35,7 @@ class AtomicFile {
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   void commit();
+  const std::string& temporary() const { return temporary_; }  // where it lies until commit()
 
  private:
   [[noreturn]] void fail_io(const char* verb) const;
