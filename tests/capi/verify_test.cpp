@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `verify` itself: it passes on what PyTorch recorded, and each number that is moved makes it fail and
 // name that tensor.
+#include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
@@ -55,6 +56,9 @@ class Golden {
   }
   void set(const std::string& name, const std::vector<float>& values) {
     bytes_[name].assign(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  }
+  void set_class(const std::string& name, int64_t value) {
+    std::memcpy(bytes_.at(name).data(), &value, sizeof value);
   }
   void restore(const std::string& name) { bytes_[name] = std::string(file_.at(name).data); }
   void remove(const std::string& name) { tensors_.erase(name); }
@@ -223,6 +227,11 @@ TEST(VerifyRefuses, WhatIsNoGoldenOfTheModel) {
   contains(message([](Golden& g) { g.remove("step1/target"); }), "step1/target");
   contains(message([](Golden& g) { g.remove("step0/input/input"); }), "step0/input/input");
   contains(message([](Golden& g) { g.rename("step0/grad/main.weight", "step0/grad/gone"); }), "gone");
+  contains(message([](Golden& g) { g.metadata()["outputs"] = "logits:1,logits:1"; }), "names 'logits' twice");
+  contains(message([](Golden& g) { g.metadata()["outputs"] = "gone:1"; }), "no such output");
+  for (const int64_t wrong : {int64_t{1} << 32, (int64_t{1} << 32) + 1, int64_t{-1}, int64_t{1000}})
+    contains(message([&](Golden& g) { g.set_class("step1/target", wrong); }),
+             fmt::format("step1/target: has the class {}; the model has ", wrong).c_str());
   const std::string both = message([](Golden& g) {
     g.remove("step1/target");
     g.remove("step2/loss");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/rng.h"
@@ -49,6 +50,9 @@ std::vector<OutputLoss> losses_of(const SafeTensorsFile& golden) {
       if (error != std::errc() || end != last || !std::isfinite(loss.weight))
         fail(StatusCode::invalid_data, "the golden file's metadata 'outputs' has '{}'", item);
     }
+    for (const OutputLoss& other : losses)
+      if (other.output == loss.output)
+        fail(StatusCode::invalid_data, "the golden file's metadata 'outputs' names '{}' twice", loss.output);
     losses.push_back(std::move(loss));
     begin = comma + 1;
   }
@@ -199,10 +203,38 @@ class Verifier {
       if (name.starts_with("step2/param/") && golden_.find("step0/grad/" + name.substr(12)) == nullptr)
         problems.add("step0/grad/" + name.substr(12), "is missing in the golden file");
     check_sizes(problems);
+    check_targets(problems);
     for (const auto& [name, tensor] : golden_.tensors())
       if (name.starts_with("step2/buffer/") &&
           std::find(model_.buffers.begin(), model_.buffers.end(), name.substr(13)) == model_.buffers.end())
         problems.add(name.substr(13), "is a statistic of the golden file; the model has none of that name");
+  }
+
+  // As they are in the file: cut to the engine's 32 bits any number could look like a class.
+  void check_targets(Problems& problems) const {
+    const Graph& graph = model_.state.graph;
+    const int64_t ignored = LossSpec().ignore_index;
+    int64_t classes = std::numeric_limits<int64_t>::max();
+    for (const OutputLoss& loss : losses_of(golden_)) {
+      const auto found =
+          std::find_if(graph.outputs.begin(), graph.outputs.end(),
+                       [&](const GraphOutput& output) { return output.name == loss.output; });
+      if (found == graph.outputs.end())
+        problems.add("outputs", fmt::format("names '{}'; the model has no such output", loss.output));
+      else
+        classes = std::min(classes, graph.at(found->value).shape.c);
+    }
+    for (int k = 0; k < kSteps; ++k) {
+      const std::string name = fmt::format("step{}/target", k);
+      const SafeTensor* const t = golden_.find(name);
+      if (t == nullptr || (t->dtype[0] != 'I' && t->dtype != "U8")) continue;  // said already
+      for (const int64_t label : to_int64(*t)) {
+        if (label == ignored || (label >= 0 && label < classes)) continue;
+        problems.add(name, fmt::format("has the class {}; the model has {} classes (0 to {})", label, classes,
+                                       classes - 1));
+        break;
+      }
+    }
   }
 
   void check_sizes(Problems& problems) const {
