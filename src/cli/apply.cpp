@@ -176,7 +176,7 @@ void Eval::run() {
     status = ren_trainer_evaluate(inference.trainer.get(), loader.get(), &m, on_progress, this);
   }
   output.end_progress();
-  check(status);
+  reading_input([&] { return check(status); });  // nothing else is read, and nothing is written
   ren_loader_info info = REN_LOADER_INFO_INIT;
   check(ren_loader_get_info(loader.get(), &info));
   if (info.bad_files > 0) {
@@ -277,7 +277,7 @@ void Predict::predict_place(const DatasetHandle& dataset, const std::vector<std:
   std::vector<float> logits;
   int64_t first = 0;
   ren_batch batch = REN_BATCH_INIT;
-  while (check(ren_loader_next(loader.get(), &batch)) == REN_OK) {
+  while (reading_input([&] { return check(ren_loader_next(loader.get(), &batch)); }) == REN_OK) {
     logits.resize(size_t(batch.count) * names.size());
     float* const outputs[] = {logits.data()};
     const size_t counts[] = {logits.size()};

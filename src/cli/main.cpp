@@ -61,6 +61,8 @@ int run(int argc, char** argv) {
   ren::cli::add_doctor(app, exit_code);
   if (const std::string problem = ren::cli::unknown_command(app, argc, argv); !problem.empty())
     return fail_with(ren::cli::kRefused, problem);
+  if (const std::string problem = ren::cli::empty_value(app, argc, argv); !problem.empty())
+    return fail_with(ren::cli::kRefused, problem);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

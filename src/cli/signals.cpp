@@ -33,7 +33,11 @@ void install_signal_handlers() {
   sigaction(SIGTERM, &action, nullptr);
   // A reader of our output that goes away is an error of writing, not the end of a training.
   signal(SIGPIPE, SIG_IGN);
+  // As is a file that may not grow further (`ulimit -f`): the result can still be written elsewhere.
+  signal(SIGXFSZ, SIG_IGN);
 }
+
+bool stop_was_requested() { return signals.load() > 0; }
 
 StopScope::StopScope(ren_trainer* trainer) { running = trainer; }
 StopScope::~StopScope() { running = nullptr; }

@@ -8,6 +8,7 @@ namespace ren::cli {
 // SIGINT and SIGTERM: while a StopScope lives, the first asks its trainer to stop after the
 // running step, the second ends the program at once with 130; else the first does.
 void install_signal_handlers();
+bool stop_was_requested();  // by a signal
 
 class StopScope {
  public:

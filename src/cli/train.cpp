@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 
 #include "cli/commands.h"
@@ -48,6 +49,7 @@ struct Train {
   void report_bad_files(const LoaderHandle& from, const char* split);
   void write_model(const std::string& path, bool averaged);
   void write_models();
+  std::vector<std::string> rescue_places(bool averaged) const;
   std::string rescue(const std::string& path, bool averaged, const std::string& why);
 
   ModelHandle model_;
@@ -59,6 +61,7 @@ struct Train {
   TrainerHandle trainer_;
   LoaderHandle training_, validation_;
   ren_progress last_ = REN_PROGRESS_INIT;
+  bool checkpoint_is_written_ = false;  // the latest one
 };
 
 nlohmann::json json_of(const ren_metrics& m) {
@@ -199,9 +202,11 @@ int32_t Train::observe(const ren_progress& p) {
         output.progress("evaluating", p);
         break;
       case REN_PHASE_CHECKPOINT:
+        checkpoint_is_written_ = true;
         output.event({{"event", "checkpoint"}, {"file", checkpoint}});
         break;
       case REN_PHASE_CHECKPOINT_FAILED:
+        checkpoint_is_written_ = false;
         output.event({{"event", "checkpoint_failed"}, {"file", checkpoint}, {"message", p.message}});
         output.problem(fmt::format("warning: a checkpoint was not written, training goes on: {}", p.message));
         break;
@@ -250,6 +255,9 @@ void Train::fit() {
     output.event({{"event", "stopped"}, {"message", ren_last_error_message()}, {"checkpoint", checkpoint}});
     output.finish();
   }
+  // Only pictures are read here. What can't be written is a checkpoint, and that ends a training only when it
+  // is being stopped.
+  if (status == REN_ERROR_IO && !stop_was_requested()) throw CliError(kRefused, ren_last_error_message());
   check(status);
 }
 
@@ -283,22 +291,40 @@ void Train::write_model(const std::string& path, bool averaged) {
   if (const std::string said = text_of(notes); !said.empty()) output.note(said.substr(0, said.size() - 1));
 }
 
+std::vector<std::string> Train::rescue_places(bool averaged) const {
+  const char* const chosen = std::getenv("TMPDIR");
+  const std::filesystem::path beside = std::filesystem::path(model.path).parent_path();
+  std::vector<std::string> places;
+  for (const std::string& folder : {std::string(chosen != nullptr ? chosen : ""), std::string("/tmp"),
+                                    std::string("."), beside.empty() ? std::string(".") : beside.string()}) {
+    if (folder.empty()) continue;
+    // Nothing that lies there is replaced, nor a link followed that somebody has laid there.
+    std::string place;
+    std::error_code error;
+    for (int n = 0; n < 100; ++n) {
+      place = fmt::format("{}/renaissance-{}{}{}.onnx", folder, getpid(), averaged ? "-ema" : "",
+                          n == 0 ? "" : fmt::format("-{}", n));
+      if (!std::filesystem::exists(std::filesystem::symlink_status(place, error))) break;
+    }
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  }
+  return places;
+}
+
 // What was trained is not given up with a place that went away meanwhile.
 std::string Train::rescue(const std::string& path, bool averaged, const std::string& why) {
-  const char* const folder = std::getenv("TMPDIR");
-  const std::string other = fmt::format("{}/renaissance-{}{}.onnx", folder != nullptr ? folder : "/tmp",
-                                        getpid(), averaged ? "-ema" : "");
-  try {
-    write_model(other, averaged);
-    return fmt::format("{}\nThe trained model was written to '{}' instead of '{}'", why, other, path);
-  } catch (const ApiError& e) {
-    return fmt::format(
-        "{}\nThe trained model could not be written to '{}' either: {}{}", why, other, e.what(),
-        checkpoint.empty() ? std::string()
-                           : fmt::format("\n'--resume {}' with another --out writes it, if the "
-                                         "checkpoint of the last epoch was written",
-                                         checkpoint));
+  std::string text = why;
+  for (const std::string& other : rescue_places(averaged)) {
+    try {
+      write_model(other, averaged);
+      return fmt::format("{}\nThe trained model was written to '{}' instead of '{}'", text, other, path);
+    } catch (const ApiError& e) {
+      text += fmt::format("\nThe trained model could not be written to '{}' either: {}", other, e.what());
+    }
   }
+  if (checkpoint_is_written_ && file_bytes(checkpoint) > 0)
+    text += fmt::format("\n'--resume {}' with another --out writes it", checkpoint);
+  return text;
 }
 
 void Train::write_models() {

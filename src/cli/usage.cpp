@@ -123,6 +123,35 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
                      &command == &app ? app.get_name() : app.get_name() + " " + command.get_name());
 }
 
+std::string empty_value(const CLI::App& app, int argc, const char* const* argv) {
+  const CLI::App* command = &app;
+  std::string path = app.get_name();
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--") break;
+    if (!word.starts_with("--")) {
+      for (const CLI::App* inner : command->get_subcommands([](const CLI::App*) { return true; }))
+        if (inner->get_name() == word) {
+          command = inner;
+          path += " " + word;
+          break;
+        }
+      continue;
+    }
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const CLI::Option* const option = command->get_option_no_throw(name);
+    if (option == nullptr) continue;  // CLI11 says so
+    const bool takes_next = equals == std::string::npos && option->get_type_size() != 0;
+    const bool is_empty =
+        equals != std::string::npos ? equals + 1 == word.size() : takes_next && i + 1 < argc && !*argv[i + 1];
+    if (is_empty)
+      return fmt::format("{} is given an empty value\n`{} --help` tells what there is", name, path);
+    if (takes_next) ++i;
+  }
+  return "";
+}
+
 std::string unknown_command(const CLI::App& app, int argc, const char* const* argv) {
   if (argc < 2 || argv[1][0] == '-') return "";
   const std::string given = argv[1];

@@ -124,6 +124,18 @@ class Usage(Case):
         usage(*self.train('x.onnx', '--device', 'abacus'), says='abacus')
         usage('train', MODEL, '--data', self.data, '--out', self.path('x.onnx'), '--augment', 'flip,spin', says='spin')
 
+    # An empty value is neither "not given" nor the next word.
+    def test_empty_values_are_refused(self):
+        for command in ('train', 'plan', 'eval', 'export', 'predict', 'inspect', 'verify'):
+            for option in re.findall(r'^  (--[\w-]+) [A-Z]', self.passes(command, '--help')[0], re.MULTILINE):
+                for empty in ([f'{option}='], [option, ''], [f'{option}=', self.path('e.ckpt')]):
+                    err = self.refused(command, MODEL, *empty, says=f'{option} is given an empty value')
+                    self.assertRegex(err, r'\Aerror: ')
+        self.refused('bench', 'step', MODEL, '--batch=', says=['--batch is given an empty', 'renaissance bench step --help'])
+        for place in (('inspect', ''), ('predict', MODEL, ''), ('verify', GOLDEN_MODEL, '')):
+            self.refused(*place)
+        self.passes('export', MODEL, '--out', self.path('m.onnx'), '--metadata', 'author=')
+
     def test_ranges_of_numbers(self):
         finite, whole = ('nan', 'inf', '-inf', '1e400', '', 'fast', '1x', '-1'), ('', '1.5', 'x', '-1', '99999999999999999999', 'nan')
         arguments = ['train', MODEL, '--data', self.data, '--out', self.path('x.onnx')]
@@ -275,6 +287,23 @@ class Models(Case):
         self.refused('verify', GOLDEN_MODEL, self.path('gone'), says='gone')
         self.refused('verify', GOLDEN_MODEL, MODEL)
         self.refused('verify', MODEL, GOLDEN)
+        with open(GOLDEN, 'rb') as f:
+            content = f.read()
+        length = struct.unpack('<Q', content[:8])[0]
+        header = json.loads(content[8:8 + length])
+        metadata = header['__metadata__']
+        metadata['outputs'] = ','.join([metadata['outputs'].split(',')[0]] * 2)
+        changed = json.dumps(header).encode()
+        with open(self.path('twice'), 'wb') as f:
+            f.write(struct.pack('<Q', len(changed)) + changed + content[8 + length:])
+        self.refused('verify', GOLDEN_MODEL, self.path('twice'), says='twice')
+        begin, end = header['step1/target']['data_offsets']
+        self.assertEqual(header['step1/target']['dtype'], 'I64')
+        cut = bytearray(content)
+        cut[8 + length + begin + 4] = 1   # 2^32 more
+        with open(self.path('cut'), 'wb') as f:
+            f.write(cut)
+        self.refused('verify', GOLDEN_MODEL, self.path('cut'), says=['step1/target', 'has the class 4294967'])
 
     def test_verify_names_what_differs(self):
         # one byte in the middle of a gradient
@@ -404,6 +433,44 @@ class BadData(Case):
             _, err = self.passes(*self.train('x.onnx', '--bad-files', policy, data=data))
             self.assertIn(bad, err)
         self.refused('predict', MODEL, bad, says=bad)
+
+    # A picture that went away or changed its kind after the data set was listed, or that may not be read.
+    def test_pictures_that_cannot_be_opened(self):
+        data = pictures(self.path('changes'))
+        bad = os.path.join(data, 'val', 'class2', '1.png')
+        process = subprocess.Popen([PROGRAM, *self.train('x.onnx', '--json', epochs='1000', data=data)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(json.loads(process.stdout.readline())['event'], 'start')
+        os.remove(bad)   # validation reads it first after an epoch
+        os.mkfifo(bad)
+        _, err = process.communicate(timeout=120)
+        if process.returncode == 0:
+            self.skipTest('an epoch was over at once, and every picture in memory')
+        self.assertEqual(process.returncode, 2, err)
+        self.assertIn(bad, err)
+
+    def test_pictures_that_may_not_be_read(self):
+        data = pictures(self.path('locked'))
+        for split in ('train', 'val'):
+            os.chmod(os.path.join(data, split, 'class2', '1.png'), 0)
+        os.makedirs(self.path('free'))
+        os.chmod(self.path('free'), 0o777)
+        os.chmod(self.work, 0o755)
+        other = {'user': 65534, 'group': 65534, 'extra_groups': []} if os.geteuid() == 0 else {}   # root may read all
+
+        def program(*arguments):
+            try:
+                return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120, check=False, **other)
+            except PermissionError:
+                return self.skipTest('another user may not run the program')
+        if program('inspect', MODEL).returncode != 0:
+            self.skipTest('another user may not read the model')
+        for arguments in (('eval', MODEL, '--data', data, '--normalize', 'half'), ('predict', MODEL, data, '--normalize', 'half'),
+                          ('predict', MODEL, os.path.join(data, 'val', 'class2', '1.png'), '--normalize', 'half'),
+                          self.train('free/x.onnx', data=data)):
+            done = program(*arguments)
+            self.assertEqual(done.returncode, 2, f'{arguments}\n{done.stderr}')
+            self.assertIn(os.path.join('class2', '1.png'), done.stderr)
 
 
 class Interruption(Case):
@@ -607,6 +674,84 @@ class Places(Case):
         rescued = re.search(r"written to '([^']+)' instead", err).group(1)
         self.passes('inspect', rescued)
         self.assertEqual(os.path.dirname(rescued), self.work)
+
+    def test_rescue_goes_on_to_other_places(self):
+        def train(folder, temporary, *more, limit=None, cwd=None, keep=False, model=MODEL):
+            os.makedirs(folder)
+            command = [PROGRAM, *self.train_on(model, os.path.join(folder, 'g.onnx'), '--epochs', '20', '--json', *more)]
+            if limit:
+                command = ['bash', '-c', f'ulimit -f {limit} && exec "$@"', 'bash', *command]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
+                                       env={**os.environ, 'TMPDIR': temporary, 'OMP_WAIT_POLICY': 'passive'})
+            for line in process.stdout:
+                if not keep and json.loads(line)['event'] == 'epoch':
+                    shutil.rmtree(folder, ignore_errors=True)
+                    break
+            _, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 1, err)
+            return err
+
+        # no $TMPDIR that could take it
+        err = train(self.path('gone3'), self.path('no-such-folder'))
+        rescued = re.search(r"written to '([^']+)' instead", err).group(1)
+        self.assertEqual(os.path.dirname(rescued), '/tmp')
+        self.passes('inspect', rescued)
+        os.remove(rescued)
+        # nowhere is room: all places are named, and the checkpoint, which has no room either, is not offered
+        err = train(self.path('full1'), self.work, '--checkpoint', self.path('full.ckpt'), limit=1, cwd=self.work, keep=True)
+        self.assertIn('File too large', err)
+        for place in (self.work, '/tmp', '.', os.path.dirname(MODEL)):
+            self.assertIn(f"could not be written to '{place}/renaissance-", err)
+        self.assertNotIn('--resume', err)
+        self.assertNotIn('earlier file', err)   # there was none
+        # room for the checkpoint, but not for the model, which has much in its metadata
+        large, checkpoint = self.path('large.onnx'), self.path('small.ckpt')
+        self.passes('export', MODEL, '--out', large, '--metadata', 'note=' + 'n' * 100_000)
+        err = train(self.path('full2'), self.work, '--momentum', '0', '--checkpoint', checkpoint, limit=380, cwd=self.work, keep=True,
+                    model=large)
+        self.assertIn(f"'--resume {checkpoint}' with another --out writes it", err)
+        arguments = list(self.train_on(large, self.path('after.onnx'), '--epochs', '20', '--momentum', '0', '--resume', checkpoint))
+        self.passes(*arguments)
+
+    def test_earlier_files_are_spoken_of_where_there_are_any(self):
+        def limited(out):
+            done = subprocess.run(['bash', '-c', 'ulimit -f 1 && exec "$@"', 'bash', PROGRAM, 'export', MODEL, '--out', out],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)   # not the signal
+            self.assertIn('File too large', done.stderr)
+            return done.stderr
+        self.assertNotIn('earlier file', limited(self.path('limit.onnx')))
+        self.assertFalse(os.path.exists(self.path('limit.onnx')))
+        shutil.copy(MODEL, self.path('limit.onnx'))
+        self.assertIn('earlier file of that name is unchanged', limited(self.path('limit.onnx')))
+        self.assertEqual(self.content(MODEL), self.content(self.path('limit.onnx')))
+
+    def test_two_writers_of_one_target(self):
+        model, target = self.external(self.path('two')), self.path('two/out.onnx')
+        sources = []
+        for seed in ('1', '2'):
+            sources.append(self.path(f'two/seed{seed}.onnx'))
+            self.passes(*self.train_on(model, sources[-1], '--seed', seed))
+        wanted = {self.loss_of(source) for source in sources}
+        self.assertEqual(len(wanted), 2)
+        for _ in range(20):
+            writers = [subprocess.Popen([PROGRAM, 'export', source, '--out', target], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True) for source in sources]
+            for writer in writers:
+                _, err = writer.communicate(timeout=60)
+                self.assertEqual(writer.returncode, 0, err)
+            self.passes('inspect', target)
+        self.assertIn(self.loss_of(target), wanted)
+        # the one that lost has its data still, and whoever exports over it is told
+        data = [name for name in os.listdir(self.path('two')) if name.startswith('out.onnx.')]
+        self.assertEqual(len(data), 2, data)
+        self.passes('export', sources[0], '--out', target)
+        out, _ = self.passes('export', sources[1], '--out', target)
+        self.assertRegex(out, r"'[^']*/out\.onnx\.[0-9a-f]{16}\.data' is no longer referred to by '[^']*/out\.onnx'")
+
+    def loss_of(self, model):
+        out, _ = self.passes('eval', model, '--data', self.data, '--json')
+        return json.loads(out.splitlines()[-1])['loss']
 
     def test_links_are_followed(self):
         os.makedirs(self.path('elsewhere'))

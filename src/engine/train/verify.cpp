@@ -216,9 +216,8 @@ class Verifier {
     const int64_t ignored = LossSpec().ignore_index;
     int64_t classes = std::numeric_limits<int64_t>::max();
     for (const OutputLoss& loss : losses_of(golden_)) {
-      const auto found =
-          std::find_if(graph.outputs.begin(), graph.outputs.end(),
-                       [&](const GraphOutput& output) { return output.name == loss.output; });
+      const auto found = std::find_if(graph.outputs.begin(), graph.outputs.end(),
+                                      [&](const GraphOutput& output) { return output.name == loss.output; });
       if (found == graph.outputs.end())
         problems.add("outputs", fmt::format("names '{}'; the model has no such output", loss.output));
       else
