@@ -6,6 +6,7 @@
 
 #include "importer/import_context.h"
 #include "importer/message_text.h"
+#include "importer/metadata.h"
 #include "importer/operators.h"
 
 namespace ren::importer {
@@ -122,7 +123,10 @@ class Driver {
     model_.ir_version = proto.ir_version();
     model_.producer =
         proto.producer_name() + (proto.producer_version().empty() ? "" : " " + proto.producer_version());
-    for (const auto& entry : proto.metadata_props()) model_.metadata[entry.key()] = entry.value();
+    for (const auto& entry : proto.metadata_props()) {
+      model_.metadata[entry.key()] = entry.value();
+      if (entry.key() == kBatchNormKey) norms_as_marked_ = batch_norm_as_marked(entry.value());
+    }
     model_.graph.name = proto.graph().name();
     if (model_.opset > kNewestOpset)
       context_.warn(fmt::format("the file uses operator set {}, newer than {} which this program knows",
@@ -165,8 +169,9 @@ class Driver {
       if (node.op_type() != "BatchNormalization" || !is_standard(node.domain())) continue;
       const auto* mode = NodeView(context_, node, i).attribute("training_mode");
       const bool marked = context_.opset >= 14 ? mode && mode->i() != 0 : node.output_size() > 1;
-      context_.norms_marked = context_.norms_marked || marked;
+      any_norm_marked_ = any_norm_marked_ || marked;
     }
+    context_.norms_marked = any_norm_marked_ || norms_as_marked_;
     if (dead > 0) context_.note(fmt::format("{} nodes lead to no output and are left out", dead));
   }
 
@@ -408,6 +413,20 @@ class Driver {
       problem(StatusCode::invalid_model, "graph outputs", "no output depends on the model's input", "");
   }
 
+  // A file in inference form: what its normalisations do in training is a choice that has to be told.
+  void remark_unmarked_norms() {
+    if (context_.training_norms == 0)
+      context_.warn(fmt::format(
+          "all {} BatchNormalization nodes are in inference form: they are frozen, normalise by their running "
+          "statistics, and these don't move",
+          context_.norms));
+    else
+      context_.warn(fmt::format(
+          "none of the {} BatchNormalization nodes is marked for training (a file in inference form): {} of "
+          "them train all the same, by the batch's statistics, as in PyTorch's train()",
+          context_.norms, context_.training_norms));
+  }
+
   void remark() {
     const auto& nodes = model_.graph.nodes;
     const int left =
@@ -419,6 +438,7 @@ class Driver {
           "an inference export. It trains, but not as the original would; export again with "
           "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, dynamo=False",
           folded, context_.norms));
+    if (context_.norms > 0 && !any_norm_marked_) remark_unmarked_norms();
     if (context_.norms > 0 && context_.training_norms > 0) {
       bool untouched = !model_.buffers.empty();
       for (const auto& buffer : model_.buffers)
@@ -436,6 +456,8 @@ class Driver {
   Problems problems_;
   StatusCode code_ = StatusCode::unsupported;
   std::vector<bool> live_;
+  bool any_norm_marked_ = false;  // for training
+  bool norms_as_marked_ = false;  // the exporting helper vouches for the marks
   std::map<std::string, int> strange_;  // initializers of types that nothing here reads
 };
 

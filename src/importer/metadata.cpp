@@ -13,6 +13,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kAsMarked = "as_marked";
+
 json parsed(const std::string& value) { return json::parse(value, nullptr, false); }
 
 bool is_list_of_names(const json& j) {
@@ -44,10 +46,18 @@ std::set<std::string> trainable_names(const std::string& value) {
   return names;
 }
 
+bool batch_norm_as_marked(const std::string& value) {
+  if (value != kAsMarked)
+    fail(StatusCode::invalid_model, "metadata {} is '{}'; '{}' is the only value it has", kBatchNormKey, value,
+         kAsMarked);
+  return true;
+}
+
 void check_metadata(const std::string& key, const std::string& value) {
   const char* wanted = nullptr;
   if (key == "renaissance.trainable" && !is_list_of_names(parsed(value)))
     wanted = "a JSON array of initializer names";
+  if (key == kBatchNormKey && value != kAsMarked) wanted = "'as_marked'";
   if (key == "renaissance.classes" && !is_list_of_names(parsed(value)))
     wanted = "a JSON array of class names";
   if (key == "renaissance.normalize" && !is_normalization(parsed(value)))

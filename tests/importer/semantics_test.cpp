@@ -194,6 +194,34 @@ TEST_F(Semantics, MetadataListsWhatIsTrained) {
   EXPECT_TRUE(says(model.warnings, "gone.weight"));
 }
 
+// A file in inference form: without a word all normalisations train, and that is said; a helper that vouches
+// for the marks freezes them.
+TEST_F(Semantics, NormalisationsOfWhichNoneIsMarked) {
+  const auto training_norms = [](const ImportedModel& model) {
+    int64_t count = 0;
+    for (const Node& node : model.graph.nodes)
+      count += node.op == Op::batch_norm && node.as<BatchNormAttributes>().training;
+    return count;
+  };
+  ModelMaker m = small_model();
+  for (auto& node : *m.graph().mutable_node())
+    if (node.op_type() == "BatchNormalization") {
+      node.clear_attribute();
+      while (node.output_size() > 1) node.mutable_output()->RemoveLast();
+    }
+  const auto silent = import(m);
+  EXPECT_EQ(training_norms(silent), 1);
+  EXPECT_TRUE(says(silent.warnings, "none of the 1 BatchNormalization nodes is marked"));
+  auto& entry = *m.model.add_metadata_props();
+  entry.set_key("renaissance.batch_norm");
+  entry.set_value("as_marked");
+  const auto vouched = import(m);
+  EXPECT_EQ(training_norms(vouched), 0);
+  EXPECT_TRUE(says(vouched.warnings, "frozen"));
+  entry.set_value("perhaps");
+  EXPECT_THROW(import(m), Error);
+}
+
 TEST_F(Semantics, SignatureNamesParametersAndBuffers) {
   ModelMaker m = small_model();
   auto& entry = *m.graph().add_metadata_props();

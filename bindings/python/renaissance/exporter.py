@@ -10,7 +10,8 @@ What torch.onnx.export() gets wrong for that purpose, and what is done here:
 - The exporter runs the module once in training mode, which moves the running
   statistics of the module and of the file: both get the old values back.
 - Which parameters are to be trained (requires_grad) is not in the file: it is
-  written as metadata, `renaissance.trainable`, a JSON list of initializers.
+  written as metadata, `renaissance.trainable`, a JSON list of initializers. That BatchNorm
+  layers in eval() are meant to be frozen is metadata, too: `renaissance.batch_norm`.
 """
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ import torch
 from onnx import numpy_helper
 
 TRAINABLE_KEY = 'renaissance.trainable'
+BATCH_NORM_KEY = 'renaissance.batch_norm'  # as_marked: layers in eval() are frozen even where all of them are
 BATCH_NORMS = torch.nn.modules.batchnorm._BatchNorm
 
 
@@ -282,6 +284,8 @@ def export(module, example_input, path, *, dynamic_batch=True, opset=17, input_n
             trainable, frozen, more = trainable_names(model, module)
             entry = model.metadata_props.add()
             entry.key, entry.value = TRAINABLE_KEY, json.dumps(trainable)
+            entry = model.metadata_props.add()
+            entry.key, entry.value = BATCH_NORM_KEY, 'as_marked'
             checked = os.path.join(work, 'checked.onnx')
             onnx.save(model, checked)
             onnx.checker.check_model(checked, full_check=True)

@@ -331,8 +331,9 @@ class Interpreter:
             if node.op_type == 'Split' and 'num_outputs' not in attributes:
                 attributes['num_outputs'] = len(node.output)
         # a file in which any node is marked for training freezes the others
-        self.marked = any(n.op_type == 'BatchNormalization' and self.is_marked(n, a)
-                          for n, a in zip(model.graph.node, self.attributes))
+        self.marked = (any(p.key == 'renaissance.batch_norm' for p in model.metadata_props)
+                       or any(n.op_type == 'BatchNormalization' and self.is_marked(n, a)
+                              for n, a in zip(model.graph.node, self.attributes)))
 
     def tensor(self, proto):
         value = torch.from_numpy(np.array(numpy_helper.to_array(proto)))

@@ -137,6 +137,14 @@ class ExportTest(unittest.TestCase):
         self.assertFalse(net.first.training)
         self.assertTrue(net.training)
 
+    def test_all_normalisations_frozen_on_purpose(self):
+        net = Net()
+        net.first[1].eval()
+        net.second[1].eval()
+        _, model = self.export(net)
+        self.assertEqual(set(map(tuple, self.training_modes(model).values())), {(0,)})
+        self.assertIn(('renaissance.batch_norm', 'as_marked'), [(p.key, p.value) for p in model.metadata_props])
+
     def test_inference_mode_asked_for_in_the_call(self):
         _, model = self.export(Normalisation())
         self.assertEqual(self.training_modes(model), {'running_mean': [0], 'bn.running_mean': [1]})

@@ -180,7 +180,10 @@ class GoldenTest(unittest.TestCase):
         for module in (net, None):
             with self.assertRaisesRegex(ValueError, 'draws random numbers'):
                 renaissance.record_golden(self.model, self.out, module, say=None)
-        net[2].p = 0.0
+        net[2].p = 0.0  # in the module alone: the file draws them still
+        with self.assertRaisesRegex(ValueError, 'draws random numbers'):
+            renaissance.record_golden(self.model, self.out, net, say=None)
+        renaissance.export(net, torch.randn(2, 2, 2, 2), self.model)
         with self.assertRaisesRegex(ValueError, 'has the outputs'):
             renaissance.record_golden(self.model, self.out, net, outputs={'other': 1.0}, say=None)
         with self.assertRaisesRegex(ValueError, 'loss is'):
