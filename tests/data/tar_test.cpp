@@ -64,6 +64,7 @@ TEST_F(Tar, LabelsAsNamesAndInJson) {
                        {"n/b.json", "{\"label\": \"cat\", \"w\": [1, {}]}"},
                        {"n/b.JPG", picture()},
                        {"n/c.x.txt", "caption"},
+                       {"n/c.mask.png", "another picture"},
                        {"n/c.jpeg", picture()},
                        {"n/c.json", "{\"cls\": \"dog\"}"},
                        {"n/d.jpg", picture()},
