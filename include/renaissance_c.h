@@ -9,6 +9,7 @@
  *   options.batch = 64;
  *   ren_trainer *trainer = NULL;                 ren_loader *loader = NULL;
  *   ren_trainer_create(model, &options, &trainer);
+ *   loader_options.last_batch = REN_LAST_BATCH_DROP;   (or its size among options.other_batches)
  *   ren_loader_create(data, "train", &loader_options, &loader);
  *   ren_trainer_fit(trainer, loader, NULL, NULL, NULL, NULL, NULL);
  *   ren_trainer_export(trainer, "trained.onnx", NULL, NULL);

@@ -270,8 +270,9 @@ void Train::report_bad_files(const LoaderHandle& from, const char* split) {
   output.event(
       {{"event", "bad_files"}, {"split", split}, {"report", nlohmann::json::parse(cli::json_of(report))}});
   const std::string text = text_of(report);
-  output.note(fmt::format("{} of the {} pictures:\n{}", info.bad_files + info.damaged_files, split,
-                          text.substr(0, text.size() - 1)));
+  // Said even with --quiet: fewer pictures were trained on, or measured, than are there.
+  output.problem(fmt::format("{} of the {} pictures:\n{}", info.bad_files + info.damaged_files, split,
+                             text.substr(0, text.size() - 1)));
 }
 
 void Train::write_model(const std::string& path, bool averaged) {

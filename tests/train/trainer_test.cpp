@@ -373,6 +373,24 @@ TEST_F(TrainerTest, RefusesLabelsAndBatchesThatDoNotFit) {
   EXPECT_THROW(trainer.fit(fit), Error);
 }
 
+// An epoch whose last batch has no program is refused before its first step.
+TEST_F(TrainerTest, ALastBatchWithoutAProgramIsRefusedFirst) {
+  TrainerOptions o = options();
+  o.other_batches = {3};
+  Trainer trainer(small_model(), o);
+  test::MemorySource source(2 * o.batch + 5, o.batch, 6, 3);
+  FitOptions fit;
+  fit.training = &source;
+  try {
+    trainer.fit(fit);
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), StatusCode::invalid_argument);
+    EXPECT_NE(std::string(e.what()).find("ends with a batch of 5"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(trainer.steps_done(), 0);
+}
+
 TEST_F(TrainerTest, DivergenceEndsTraining) {
   TrainerOptions o = options();
   o.learning_rate = 1e30;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader/sample_maker.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "data/loader/purpose.h"
 #include "data/source/stores.h"
+#include "engine/base/batch_source.h"
 #include "engine/base/status.h"
 
 namespace ren::data {
@@ -91,17 +93,29 @@ void SampleMaker::make(int64_t position, const std::vector<uint32_t>* order, int
   // Keyed by the position: a sample that stands in for another is augmented anew.
   RandomStream random(o.seed, kPurposeAugment, uint64_t(position), uint32_t(epoch));
   int64_t sample = sample_at(position);
-  if (o.bad_files == BadFiles::skip) {
+  if (o.bad_files == BadFiles::skip && order == nullptr) {
+    // Measured data: nothing stands in for a picture, it is left out of all counts.
+    if (!make_good(sample, random, pixels)) {
+      fail_if_all_bad();
+      std::fill_n(pixels, size_t(o.height * o.width * o.channels), uint8_t{0});
+      label = BatchSource::kIgnoredLabel;
+      return;
+    }
+  } else if (o.bad_files == BadFiles::skip) {
     int64_t step = 0;
     while (step < total && !make_good(sample, random, pixels))
       sample = sample_at((position + ++step) % total);
-    if (step == total)
-      fail(StatusCode::invalid_data, "no picture of '{}' can be read, the first: {}",
-           samples_.split.store->uri(), samples_.split.path(0));
+    if (step == total) fail_if_all_bad();
   } else {
     make_one(sample, random, pixels);
   }
   label = samples_.split.labels[size_t(sample)];
+}
+
+void SampleMaker::fail_if_all_bad() const {
+  if (samples_.log.bad_count() < samples_.split.size()) return;
+  fail(StatusCode::invalid_data, "no picture of '{}' can be read, the first: {}", samples_.split.store->uri(),
+       samples_.split.path(0));
 }
 
 bool SampleMaker::make_good(int64_t sample, RandomStream random, uint8_t* pixels) {

@@ -45,6 +45,10 @@ class FileLog {
   bool is_bad(int64_t sample) const {
     return (known_[size_t(sample)].load(std::memory_order_relaxed) & kBad) != 0;
   }
+  int64_t bad_count() const {
+    const std::lock_guard lock(mutex_);
+    return bad_count_;
+  }
   void fill(LoaderReport& report) const;
 
  private:
@@ -83,6 +87,7 @@ class SampleMaker {
   bool make_good(int64_t sample, RandomStream random, uint8_t* pixels);
   const Image& fresh_picture(int64_t sample, bool tolerate_damage);
   void make_from_part(int64_t sample, RandomStream& random, uint8_t* pixels);
+  void fail_if_all_bad() const;
   const Image& replacement(int64_t sample);
 
   SampleSet& samples_;

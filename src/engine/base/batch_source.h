@@ -41,6 +41,8 @@ struct BatchView {
 // joined by capi/. One thread calls it at a time, but for request_stop.
 class BatchSource {
  public:
+  // The label of a sample that counts nowhere: losses and metrics leave it out.
+  static constexpr int32_t kIgnoredLabel = -100;
   struct Description {
     int64_t samples = 0;  // in one epoch
     int64_t batch = 0;    // samples in a full batch

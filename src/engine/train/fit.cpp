@@ -129,9 +129,24 @@ void Trainer::check_finite_weights() const {
     if (!finite(buffer(int32_t(b)))) refuse(model_.graph.buffers[b].name);
 }
 
+// The size of an epoch's last batch is known before the first step, and so is whether there is a program for
+// it.
+void Trainer::check_last_batch(const BatchSource& source) const {
+  const BatchSource::Description& d = source.description();
+  const int64_t rest = d.samples - (source.batches_per_epoch() - 1) * d.batch;
+  if (rest <= 0 || rest >= d.batch) return;
+  for (const EngineVariant& v : engine_->variants())
+    if (v.role == Role::step && v.graph.batch() == rest) return;
+  fail(StatusCode::invalid_argument,
+       "an epoch of {} samples ends with a batch of {}, which this trainer has no program for: give it among "
+       "the other batch sizes when the trainer is made, or have the loader drop the last batch",
+       d.samples, rest);
+}
+
 FitProgress Trainer::fit(const FitOptions& options) {
   if (options.training == nullptr) fail(StatusCode::invalid_argument, "there is no training data");
   check_source(*options.training, options_.batch, "the training data");
+  check_last_batch(*options.training);
   if (options.validation != nullptr)
     check_source(*options.validation, options_.evaluation_batch, "the validation data");
   const Facts data = options.training->identity();

@@ -148,6 +148,7 @@ class Trainer {
   static Metrics finished(Metrics sums, double seconds);
   Metrics evaluate_all(BatchSource& source, const FitObserver& observer, bool finite);
   [[noreturn]] void fail_not_finite(const BatchSource& source, Flight& flight, double loss);
+  void check_last_batch(const BatchSource& source) const;
   void check_source(const BatchSource& source, int64_t batch, const char* purpose) const;
   void check_finite_weights() const;
   uint64_t checkpoint_bytes() const;  // about
