@@ -34,5 +34,20 @@ if(NOT EXISTS ${ONNX_PROTO})
 endif()
 
 if(REN_CUDA)
-  find_package(CUDAToolkit REQUIRED)
+  if(EXISTS ${REN_DEPS_DIR}/cuda/include/cuda_runtime_api.h)
+    # What scripts/deps.sh --cuda fetched where there is no toolkit; CMake knows none without nvcc.
+    set(CUDAToolkit_INCLUDE_DIRS ${REN_DEPS_DIR}/cuda/include)
+    set(CUDAToolkit_LIBRARY_DIR ${REN_DEPS_DIR}/cuda/lib64)
+    foreach(name cudart nvrtc cublasLt)
+      add_library(CUDA::${name} SHARED IMPORTED GLOBAL)
+      set_target_properties(CUDA::${name} PROPERTIES IMPORTED_LOCATION ${CUDAToolkit_LIBRARY_DIR}/lib${name}.so
+                            INTERFACE_INCLUDE_DIRECTORIES ${CUDAToolkit_INCLUDE_DIRS})
+    endforeach()
+    # NVRTC opens this one by its name alone, which finds it only where it is loaded already.
+    file(GLOB nvrtc_builtins ${CUDAToolkit_LIBRARY_DIR}/libnvrtc-builtins.so.*)
+    set_target_properties(CUDA::nvrtc PROPERTIES INTERFACE_LINK_LIBRARIES
+                          "-Wl,--push-state,--no-as-needed;${nvrtc_builtins};-Wl,--pop-state")
+  else()
+    find_package(CUDAToolkit REQUIRED)
+  endif()
 endif()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the build needs and is not there yet:
 #  - Debian packages, with apt-get;
-#  - oneDNN, onnx.proto and, with --cuda, cuDNN's C++ headers, from pinned PyPI
+#  - oneDNN, onnx.proto and, with --cuda, cuDNN's C++ headers and CUDA, from pinned PyPI
 #    wheels (scripts/wheels.lock) into .deps/ in the source tree.
 # Running it again costs nothing when nothing is missing.
 set -euo pipefail
@@ -13,7 +13,8 @@ usage() {
   cat <<'TEXT'
 usage: scripts/deps.sh [--cuda] [--list]
 
-  --cuda   fetch the headers for the CUDA module too
+  --cuda   what the CUDA module needs, too: cuDNN's C++ headers, and where there is
+           no CUDA toolkit with cuDNN the libraries and headers (900 MB of wheels)
   --list   only print the Debian packages that the build needs
 TEXT
 }
@@ -113,7 +114,7 @@ fetch() {
     "$python" -m pip --disable-pip-version-check download --quiet --no-deps --no-cache-dir --require-hashes \
       --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none \
       --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
-      --platform manylinux2014_x86_64 --platform manylinux1_x86_64 --platform any \
+      --platform manylinux2014_x86_64 --platform manylinux2010_x86_64 --platform manylinux1_x86_64 --platform any \
       --dest "$work/wheels" --requirement <(grep "^$name==" "$lock") ||
       die "could not download $name $version from PyPI: check the network and pip's settings (python3 -m pip config list)"
     file=("$work/wheels/${name//-/_}"-*.whl)
@@ -168,11 +169,37 @@ fetch_cudnn_frontend() {
   publish cudnn_frontend cudnn-tree
 }
 
+readonly cuda_wheels=(nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl nvidia-cuda-nvrtc nvidia-cublas nvidia-cudnn-cu13)
+
+# toolkit_here: whether this machine has CUDA's and cuDNN's headers already
+toolkit_here() {
+  local cuda_home=${CUDA_PATH:-/usr/local/cuda}
+  command -v nvcc >/dev/null || [[ -e $cuda_home/include/cuda_runtime_api.h ]] || return 1
+  [[ -e $cuda_home/include/cudnn.h || -e /usr/include/cudnn.h || -e /usr/include/x86_64-linux-gnu/cudnn.h ]]
+}
+
+# A tree like a toolkit's, of what the CUDA module includes and links.
+fetch_cuda() {
+  fetch cuda "${cuda_wheels[@]}"
+  local tree=$work/cuda-tree part library
+  mkdir -p "$tree/include" "$tree/lib64"
+  for part in "$work"/cuda/*/nvidia/*/; do
+    if [[ -d $part/include ]]; then cp -a "$part/include/." "$tree/include/"; fi
+    if [[ -d $part/lib ]]; then find "$part/lib" -name '*.so*' -exec mv -t "$tree/lib64" {} +; fi
+  done
+  # Wheels know no links: the names that a linker looks for.
+  for library in cudart nvrtc cublasLt cudnn; do
+    ln -s "$(basename "$(find "$tree/lib64" -name "lib$library.so.*" -print -quit)")" "$tree/lib64/lib$library.so"
+  done
+  publish cuda cuda-tree
+}
+
 missing_wheels() {
   present onednn onednn-devel-cpu-gomp onednn-cpu-gomp || echo onednn
   present onnx onnx || echo onnx
   if ((cuda)); then
     present cudnn_frontend nvidia-cudnn-frontend || echo cudnn_frontend
+    toolkit_here || present cuda "${cuda_wheels[@]}" || echo cuda
   fi
 }
 
