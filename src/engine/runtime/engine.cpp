@@ -184,8 +184,10 @@ void Engine::bind(bool profile) {
   for (size_t v = 0; v < variants_.size(); ++v) {
     std::vector<std::unique_ptr<Kernel>> kernels;
     const std::vector<Node>& nodes = variants_[v].graph.nodes;
-    if (profile) node_times_[v].resize(nodes.size());
-    if (profile) stopwatches_[v].resize(nodes.size());
+    if (profile) {
+      node_times_[v].resize(nodes.size());
+      stopwatches_[v].resize(nodes.size());
+    }
     for (size_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].op == Op::view) continue;
       kernels.push_back(bind_node(v, i));

@@ -134,9 +134,7 @@ void Trainer::check_finite_weights() const {
 void Trainer::check_last_batch(const BatchSource& source) const {
   const BatchSource::Description& d = source.description();
   const int64_t rest = d.samples - (source.batches_per_epoch() - 1) * d.batch;
-  if (rest <= 0 || rest >= d.batch) return;
-  for (const EngineVariant& v : engine_->variants())
-    if (v.role == Role::step && v.graph.batch() == rest) return;
+  if (rest <= 0 || rest >= d.batch || find_step_variant(rest)) return;
   fail(StatusCode::invalid_argument,
        "an epoch of {} samples ends with a batch of {}, which this trainer has no program for: give it among "
        "the other batch sizes when the trainer is made, or have the loader drop the last batch",

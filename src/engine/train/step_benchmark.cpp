@@ -2,21 +2,16 @@
 #include "engine/train/step_benchmark.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "engine/base/rng.h"
 #include "engine/base/status.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/train/wall_clock.h"
 
 namespace ren {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct SyntheticBatch {
   std::vector<std::byte> images;
@@ -39,8 +34,11 @@ SyntheticBatch synthetic_batch(const Graph& step, const Shape& image, int64_t ba
     }
   }
   int64_t classes = 1;
-  for (const Node& node : step.nodes)
-    if (node.op == Op::cross_entropy) classes = step.at(node.inputs[0]).shape.c;
+  for (const Node& node : step.nodes) {
+    if (node.op != Op::cross_entropy) continue;
+    classes = step.at(node.inputs[0]).shape.c;  // of the first output with a loss, as the trainer counts
+    break;
+  }
   out.labels.resize(size_t(step.at(step.nodes[0].inputs[1]).shape.elements()));
   for (size_t i = 0; i < out.labels.size(); ++i) out.labels[i] = int32_t(int64_t(i) % classes);
   return out;
@@ -70,13 +68,13 @@ std::vector<OperationTime> operation_times(const Engine& engine) {
 // A trainer whose two input slots are filled, and how long it took to its first result.
 struct Prepared {
   Prepared(const ModelState& model, const TrainerOptions& options) {
-    const auto start = Clock::now();
+    const WallClock watch;
     trainer = std::make_unique<Trainer>(model, options);
     const Graph& graph = trainer->engine().variants()[0].graph;
     batch = synthetic_batch(graph, model.graph.at(model.graph.input).shape, options.batch,
                             options.spec.input.image_type);
     step();
-    seconds = seconds_since(start);
+    seconds = watch.seconds();
     step();
   }
   void step() {
@@ -92,13 +90,13 @@ void time_windows(Engine& engine, const StepBenchmarkOptions& how, StepBenchmark
   std::vector<double> windows;
   double launching = INFINITY;
   for (int w = -1; w < how.windows; ++w) {  // the first warms up
-    const auto start = Clock::now();
+    const WallClock watch;
     for (int s = 0; s < how.steps; ++s) {
       engine.run(0);
-      if (s == 0) launching = std::min(launching, seconds_since(start));
+      if (s == 0) launching = std::min(launching, watch.seconds());
     }
     engine.device().synchronize();
-    if (w >= 0) windows.push_back(seconds_since(start) / how.steps * 1e3);
+    if (w >= 0) windows.push_back(watch.seconds() / how.steps * 1e3);
   }
   std::sort(windows.begin(), windows.end());
   result.milliseconds = windows[windows.size() / 2];

@@ -100,11 +100,16 @@ size_t Trainer::variant_of(Role role) const {
   fail(StatusCode::invalid_state, "this trainer was made for evaluation only");
 }
 
-size_t Trainer::step_variant(int64_t count) const {
-  variant_of(Role::step);
+std::optional<size_t> Trainer::find_step_variant(int64_t count) const {
   const auto& variants = engine_->variants();
   for (size_t i = 0; i < variants.size(); ++i)
     if (variants[i].role == Role::step && variants[i].graph.batch() == count) return i;
+  return {};
+}
+
+size_t Trainer::step_variant(int64_t count) const {
+  variant_of(Role::step);
+  if (const auto found = find_step_variant(count)) return *found;
   fail(StatusCode::invalid_argument,
        "a step takes a batch of {} here, not {} (name other sizes when the trainer is made)", options_.batch,
        count);

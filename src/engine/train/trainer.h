@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,7 @@ class Trainer {
   };
 
   void build_engine();
+  std::optional<size_t> find_step_variant(int64_t count) const;
   size_t step_variant(int64_t count) const;
   size_t variant_of(Role role) const;
   int64_t labels_per_sample(size_t variant) const;
