@@ -10,6 +10,7 @@
 #include "engine/compile/compile.h"
 #include "engine/compile/passes/passes.h"
 #include "engine/compile/reference.h"
+#include "engine/plan/op_memory.h"
 #include "small_models.h"
 
 namespace ren {
@@ -102,6 +103,22 @@ TEST(Fuse, ChangesNoResult) {
   }
 }
 
+// The mask of the ReLU behind a normalisation comes from the normalisation's input, which its gradient reads
+// anyway, so backward reads the activation for the next convolution's weights alone.
+TEST(Fuse, RecomputesTheMaskOfReluBehindNormalisation) {
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId first = m.relu(m.batch_norm(m.conv(m.graph.input, 8, 3, 1)));
+  const TensorId second = m.relu(m.batch_norm(m.conv(first, 8, 3, 1)));
+  const Graph graph = compile_variant(m.finish(m.linear(second, 4)), float_images(), {Role::step, 3});
+  std::vector<Op> late;
+  for (const Node& node : graph.nodes) {
+    if (node.phase != Phase::backward) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] == first && reads_bytes(node.op, i)) late.push_back(node.op);
+  }
+  EXPECT_EQ(late, std::vector<Op>{Op::conv_backward_weights});
+}
+
 // conv with bias, normalised by its own statistics: the bias leaves the convolution, the loss doesn't
 // depend on it, its gradient is zero, and the running mean still moves by it.
 TEST(AbsorbBias, OnlyTheRunningMeanSeesTheBias) {
@@ -165,6 +182,43 @@ TEST(StoreInReductions, ChangesNoResult) {
     const auto& b = merged.family(int32_t(p), Region::G);
     for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12) << before.parameters[p].name;
   }
+}
+
+// Two plain conv-bn-relu in a row: the activation between them dies in forward and is written again.
+TEST(Recompute, ChangesNoResultAndFreesMemory) {
+  test::ModelBuilder m(3, 12, 3);
+  const TensorId first = m.relu(m.batch_norm(m.conv(m.graph.input, 8, 3, 1)));
+  const TensorId second = m.relu(m.batch_norm(m.conv(first, 8, 3, 1)));
+  const Graph model = m.finish(m.linear(m.global_mean(m.relu(m.conv(second, 8, 3, 2))), 4));
+  TrainingSpec spec = float_images();
+  spec.precision = Precision::fp16;
+  spec.target = target_of(DeviceKind::cuda);
+  Graph before, after;
+  compile_variant(model, spec, {Role::step, 3}, [&](std::string_view pass, const Graph& g) {
+    if (pass == "store_in_reductions") before = g;
+    if (pass == "recompute") after = g;
+  });
+  ASSERT_EQ(after.nodes.size(), before.nodes.size());
+  ReferenceRun plain(before), again(after);
+  fill(plain, before);
+  fill(again, after);
+  run_forward_backward(plain, before);
+  run_forward_backward(again, after);
+  for (size_t p = 0; p < before.parameters.size(); ++p) {
+    const auto& a = plain.family(int32_t(p), Region::G);
+    const auto& b = again.family(int32_t(p), Region::G);
+    // The reference computes in double whatever the type: the very same operations.
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], b[i]) << before.parameters[p].name;
+  }
+  const auto last_reader = [&](const Graph& graph) {
+    size_t last = 0;
+    for (size_t i = 0; i < graph.nodes.size(); ++i)
+      for (size_t k = 0; k < graph.nodes[i].inputs.size(); ++k)
+        if (graph.nodes[i].inputs[k] == first && reads_bytes(graph.nodes[i].op, k)) last = i;
+    return last;
+  };
+  EXPECT_EQ(before.nodes[last_reader(before)].phase, Phase::backward);
+  EXPECT_EQ(after.nodes[last_reader(after)].phase, Phase::forward);
 }
 
 TEST(AttachInput, PadsImagesOnlyWhereConvolutionsAloneReadThem) {

@@ -25,6 +25,7 @@ constexpr Pass kPasses[] = {
     {"amp", amp},
     {"fuse", fuse},
     {"store_in_reductions", store_in_reductions},
+    {"recompute", recompute},
     {"sum_in_convolutions", sum_in_convolutions},
     {"update", update},
 };

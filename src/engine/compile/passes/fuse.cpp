@@ -15,6 +15,7 @@ namespace {
 // Bounds on a fused expression: beyond them kernels spill and lifetimes grow for little.
 constexpr size_t kMaxOperands = 12;
 constexpr int kMaxPrims = 120;
+constexpr int64_t kNarrow = 8;  // an operand of at most this fraction of another costs little beside it
 
 bool is_heavy(Prim prim) {
   switch (prim) {
@@ -54,7 +55,9 @@ struct Definition {
 
 // A pointwise value is stored when something other than an expression reads it, or when its
 // readers would move more bytes recomputing it than storing costs; else it becomes part of each
-// reader's expression.
+// reader's expression. One that is stored still becomes part of a reader's expression where that reader
+// has what it is made of at hand: the mask of ReLU behind BatchNormalization, in the gradient, which reads
+// the normalisation's input anyway.
 class Fuse {
  public:
   Fuse(Graph& graph, int64_t heavy_prim_bytes) : graph_(graph), heavy_prim_bytes_(heavy_prim_bytes) {}
@@ -167,16 +170,37 @@ class Fuse {
     return recomputed <= stored;
   }
 
+  // The stored values that `node` recomputes: what that reads besides is next to nothing.
+  std::set<TensorId> recomputed_by(const Node& node) const {
+    std::set<TensorId> reads = leaves_of(node), recomputed;
+    for (const TensorId id : leaves_of(node)) {
+      const auto it = definitions_.find(id);
+      if (it == definitions_.end() || it->second.prims > kMaxPrims) continue;
+      const Definition& d = it->second;
+      std::set<TensorId> others = reads;
+      others.erase(id);
+      const int64_t more = bytes(d.leaves, others);
+      const int64_t compute = d.heavy * heavy_prim_bytes_ * graph_.at(id).shape.elements();
+      if (kNarrow * more > bytes(id) || more + compute >= bytes(id)) continue;
+      others.insert(d.leaves.begin(), d.leaves.end());
+      if (others.size() > kMaxOperands) continue;
+      reads = std::move(others);
+      recomputed.insert(id);
+    }
+    return recomputed;
+  }
+
   // Gives a node the expression over stored tensors that its own and all inlined ones make.
   class Rebuilder {
    public:
-    explicit Rebuilder(const Fuse& owner) : owner_(owner) {}
+    Rebuilder(const Fuse& owner, std::set<TensorId> recomputed)
+        : owner_(owner), recomputed_(std::move(recomputed)) {}
 
     Value value(TensorId id) {
       const auto seen = values_.find(id);
       if (seen != values_.end()) return seen->second;
       Value v;
-      if (owner_.inlined(id)) {
+      if (owner_.inlined(id) || recomputed_.count(id) != 0) {
         const Definition& d = owner_.definitions_.at(id);
         v = outputs(owner_.graph_.nodes[d.node])[d.output];
       } else {
@@ -204,6 +228,7 @@ class Fuse {
 
    private:
     const Fuse& owner_;
+    const std::set<TensorId> recomputed_;
     ExpressionBuilder builder_;
     std::vector<TensorId> operands_;
     std::map<TensorId, Value> values_;
@@ -217,11 +242,12 @@ class Fuse {
   // Expressions are made from the graph as it was, so that the order doesn't matter; apply()
   // puts them in.
   void rebuild(const Node& node) {
-    bool changes = false;
+    std::set<TensorId> recomputed = recomputed_by(node);
+    bool changes = !recomputed.empty();
     for (const TensorId id : operands_of(node)) changes |= inlined(id);
     for (const TensorId id : node.outputs) changes |= id != kNoTensor && inlined(id);
     if (!changes) return;
-    Rebuilder rebuilder(*this);
+    Rebuilder rebuilder(*this, std::move(recomputed));
     const std::vector<Value> all = rebuilder.outputs(node);
     std::vector<Value> results;
     std::vector<TensorId> outputs;

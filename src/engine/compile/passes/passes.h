@@ -33,6 +33,9 @@ void amp(Graph& graph, const PassContext& context);
 void fuse(Graph& graph, const PassContext& context);
 // Lets a reduction write, in passing, the pointwise value that it reads and others read again.
 void store_in_reductions(Graph& graph, const PassContext& context);
+// Gives the largest activations' memory back after forward where backward can write them again, in a
+// reduction that reads what they are made of.
+void recompute(Graph& graph, const PassContext& context);
 // Lets a convolution give, in passing, the sums that the normalisation right behind it needs.
 void sum_in_convolutions(Graph& graph, const PassContext& context);
 // Appends the range operations that end a step.
