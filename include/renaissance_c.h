@@ -434,9 +434,10 @@ enum { REN_SCHEDULE_CONSTANT = 0, REN_SCHEDULE_STEP = 1, REN_SCHEDULE_COSINE = 2
 
 typedef struct ren_trainer_options {
   uint32_t struct_size;
-  int32_t precision;  /* REN_PRECISION_*; 16 bits: mixed precision with a dynamic loss scale */
-  const char* device; /* "cpu", "cuda", "cuda:1"; NULL: "cpu" */
-  int64_t batch;      /* of a full step; 0: 32 */
+  int32_t precision; /* REN_PRECISION_*; 16 bits: mixed precision with a dynamic loss scale */
+  const char*
+      device;    /* "cpu", "cuda", "cuda:1" or "auto": the first GPU there is, else the CPU; NULL: "auto" */
+  int64_t batch; /* of a full step; 0: 32 */
   /* Further step sizes, e.g. that of an epoch's last batch (samples % batch). */
   const int64_t* other_batches;
   size_t other_batch_count;
@@ -475,6 +476,11 @@ typedef struct ren_trainer_options {
   uint64_t memory_limit;     /* bytes of the device that may be used; 0: what is free */
   int32_t max_skipped_steps; /* 16 bits: overflow in more steps in a row ends training; 0: 50 */
   float loss_scale;          /* fp16: the first loss scale; 0: 65536 */
+  /* 1: a GPU's libraries are chosen by rules instead of measuring them, so that the same run gives the same
+   * bits on every machine with that GPU and these libraries, however its cache is filled. 0: what measured
+   * fastest; the same bits as long as the cache of such choices stays. The CPU is deterministic either way,
+   * for one number of threads. */
+  int32_t deterministic;
 } ren_trainer_options;
 #define REN_TRAINER_OPTIONS_INIT REN_INIT_(ren_trainer_options)
 

@@ -12,7 +12,8 @@ struct ChosenDevice {
   int index = 0;
 };
 
-// "cpu", "cuda", "cuda:1"; throws invalid_argument, or not_found with what is missing.
+// "cpu", "cuda", "cuda:1", "auto" (the first GPU that can be used, else the CPU); throws invalid_argument, or
+// not_found with what is missing.
 ChosenDevice choose_device(const std::string& name);
 
 }  // namespace ren::capi

@@ -139,6 +139,7 @@ TrainerOptions trainer_options(const ren_trainer_options& o, const Model& model)
   check_flag(o.nesterov, "nesterov");
   check_flag(o.evaluation_only, "evaluation_only");
   check_flag(o.decay_weights_only, "decay_weights_only");
+  check_flag(o.deterministic, "deterministic");
   check_numbers(o);
   static_assert(int(OptimizerKind::lars) == REN_OPTIMIZER_LARS &&
                 int(ScheduleKind::constant) == REN_SCHEDULE_CONSTANT &&
@@ -179,7 +180,8 @@ TrainerOptions trainer_options(const ren_trainer_options& o, const Model& model)
   out.seed = o.seed;
   if (o.max_skipped_steps > 0) out.max_skipped_in_a_row = o.max_skipped_steps;
   out.memory_limit = o.memory_limit;
-  const ChosenDevice device = choose_device(text_or(o.device, "cpu", "device"));
+  out.deterministic = o.deterministic != 0;
+  const ChosenDevice device = choose_device(text_or(o.device, "auto", "device"));
   out.backend = device.backend;
   out.device_index = device.index;
   return out;

@@ -98,7 +98,7 @@ extern "C" int32_t ren_verify(const char* model_path, const char* golden_path,
     VerifyOptions chosen;
     chosen.precision = precision_of(options.precision);
     chosen.tolerance = options.tolerance;
-    const ChosenDevice device = choose_device(text_or(options.device, "cpu", "device"));
+    const ChosenDevice device = choose_device(text_or(options.device, "auto", "device"));
     chosen.backend = device.backend;
     chosen.device_index = device.index;
     const SafeTensorsFile golden = SafeTensorsFile::read(golden_file);

@@ -65,17 +65,25 @@ ModelHandle ModelChoice::load() const {
 
 void DeviceChoice::add(CLI::App& command) {
   command
-      .add_option("--device", device, "cpu, cuda (the first GPU) or cuda:N, counted from 0 (default: cpu)")
+      .add_option(
+          "--device", device,
+          "auto (the first GPU, or the CPU where there is none), cpu, cuda (the first GPU) or cuda:N, "
+          "counted from 0 (default: auto)")
       ->type_name("DEVICE");
   add_choice(command, "--precision", precision, {"fp32", "fp16", "bf16"},
              "Arithmetic; fp16 and bf16 are mixed precision, with FP32 weights");
   add_whole(command, "--threads", threads, 0, 4096,
             "Threads that compute on the CPU; 0: as many as processors");
+  command.add_flag(
+      "--deterministic", deterministic,
+      "On a GPU: choose by rules instead of measuring, so that the same run gives the same bits on "
+      "every machine of that kind");
 }
 
 void DeviceChoice::apply(ren_trainer_options& options) const {
   check(ren_set_compute_threads(threads));
   options.device = device.c_str();
+  options.deterministic = deterministic ? 1 : 0;
   options.precision = position_in(precision, {"fp32", "fp16", "bf16"});
 }
 

@@ -23,8 +23,9 @@ struct ModelChoice {
 };
 
 struct DeviceChoice {
-  std::string device = "cpu", precision = "fp32";
+  std::string device = "auto", precision = "fp32";
   int threads = 0;
+  bool deterministic = false;
 
   void add(CLI::App& command);
   void apply(ren_trainer_options& options) const;  // points into this object

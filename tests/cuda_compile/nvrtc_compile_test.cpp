@@ -7,6 +7,7 @@
 
 #include "cuda/cases.h"
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/device/cuda/straighten.h"
 #include "engine/ops/cuda_module.h"
 #include "engine/range/range.h"
 
@@ -55,6 +56,7 @@ TEST_P(Compile, EveryKernelForThisArchitecture) {
   request_range(device, Op::range_ema, std::make_shared<EmaAttributes>());
   request_range(device, Op::range_check_finite, std::make_shared<RangeAttributes>(Region::G, Region::G));
   request_range(device, Op::range_update_loss_scale, std::make_shared<LossScaleAttributes>());
+  device.kernels().request(cuda::fill_source());
   const size_t count = device.kernels().compile_all();
   RecordProperty("kernels", int(count));
   EXPECT_GT(count, 20u);

@@ -98,7 +98,8 @@ class ren_trainer_options(Struct):
                 ('momentum', f64), ('weight_decay', f64), ('decay_weights_only', i32), ('schedule', i32),
                 ('warmup_epochs', f64), ('final_learning_rate', f64), ('step_epochs', f64), ('gamma', f64),
                 ('trust_coefficient', f64), ('ema_decay', f64), ('epochs', i64), ('seed', u64),
-                ('memory_limit', u64), ('max_skipped_steps', i32), ('loss_scale', f32)]
+                ('memory_limit', u64), ('max_skipped_steps', i32), ('loss_scale', f32),
+                ('deterministic', i32)]
 
 
 class ren_step_result(Struct):

@@ -108,6 +108,7 @@ struct PrepareContext {
   const Graph& graph;
   const Node& node;
   Device& device;
+  bool deterministic = false;  // choices follow rules, not timings
 };
 
 // What a backend knows about one op. `prepare` may refuse (unsupported), measure, and says

@@ -65,7 +65,7 @@ Engine::Engine(const Backend& backend, int device_index, std::vector<EngineVaria
                EngineOptions options)
     : backend_(backend), variants_(std::move(variants)), device_(backend.open(device_index)) {
   require(!variants_.empty(), "an engine needs a variant");
-  prepare();
+  prepare(options.deterministic);
   make_plan(options);
   take_arena(options.memory_limit);
   bind(options.profile);
@@ -75,7 +75,7 @@ Engine::Engine(const Backend& backend, int device_index, std::vector<EngineVaria
 
 Engine::~Engine() = default;
 
-void Engine::prepare() {
+void Engine::prepare(bool deterministic) {
   Problems problems;
   for (const EngineVariant& v : variants_) {
     Choices choices;
@@ -89,7 +89,7 @@ void Engine::prepare() {
         continue;
       }
       try {
-        choices.nodes.back() = kernels->prepare({v.graph, node, *device_});
+        choices.nodes.back() = kernels->prepare({v.graph, node, *device_, deterministic});
       } catch (const Error& e) {
         if (e.code() != StatusCode::unsupported) throw;
         problems.add(fmt::format("{} '{}'", name_of(node.op), node.name), e.what());

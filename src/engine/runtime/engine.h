@@ -18,9 +18,10 @@ struct EngineVariant {
 };
 
 struct EngineOptions {
-  PlanOptions plan;           // slot_order and A's type are filled in here when empty
-  uint64_t memory_limit = 0;  // bytes; 0: what the device has free
-  bool profile = false;       // measure each node; run() then waits for its end
+  PlanOptions plan;            // slot_order and A's type are filled in here when empty
+  uint64_t memory_limit = 0;   // bytes; 0: what the device has free
+  bool deterministic = false;  // nothing is chosen by measuring, which may come out otherwise elsewhere
+  bool profile = false;        // measure each node; run() then waits for its end
 };
 
 // Time a node took, summed over the runs since the engine was made.
@@ -79,7 +80,7 @@ class Engine {
   uint64_t result_offset(size_t variant, TensorId tensor) const;
 
  private:
-  void prepare();
+  void prepare(bool deterministic);
   void make_plan(EngineOptions& options);
   void take_arena(uint64_t limit);
   void bind(bool profile);

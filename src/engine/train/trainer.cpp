@@ -85,6 +85,7 @@ void Trainer::build_engine() {
   engine.plan.first_moments = !options_.evaluation_only && options_.spec.optimizer.momentum;
   engine.plan.ema = !options_.evaluation_only && options_.spec.optimizer.ema;
   engine.memory_limit = options_.memory_limit;
+  engine.deterministic = options_.deterministic;
   engine.profile = options_.profile;
   engine_ = std::make_unique<Engine>(backend, options_.device_index, std::move(variants), std::move(engine));
   for (Flight& flight : flights_) {

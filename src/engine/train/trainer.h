@@ -39,7 +39,8 @@ struct TrainerOptions {
   const Backend* backend = nullptr;  // nullptr: the CPU
   int device_index = 0;
   uint64_t memory_limit = 0;
-  bool profile = false;  // EngineOptions::profile
+  bool deterministic = false;  // EngineOptions::deterministic
+  bool profile = false;        // EngineOptions::profile
 };
 
 struct StepResult {

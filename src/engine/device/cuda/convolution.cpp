@@ -258,6 +258,26 @@ std::optional<ConvolutionChoice> ConvolutionLibrary::measure(const ConvolutionPr
   return best;
 }
 
+std::optional<ConvolutionChoice> ConvolutionLibrary::first(const ConvolutionProblem& problem) {
+  const std::string key = problem.text() + "\nfirst";
+  if (const auto known = state_->choices.find(key); known != state_->choices.end()) return known->second;
+  std::optional<ConvolutionChoice>& choice = state_->choices[key];
+  auto plan = std::make_shared<Plan>();
+  fe::graph::Graph& graph = plan->graph;
+  if (propose(graph, problem, state_->handle).is_bad()) return choice;
+  for (int64_t& i = plan->index; i < graph.get_execution_plan_count(); ++i) {
+    ConvolutionChoice found;
+    if (graph.build_plan_at_index(i).is_bad() || graph.get_plan_name_at_index(i, found.name).is_bad())
+      continue;
+    found.workspace = graph.get_workspace_size_plan_at_index(i);
+    if (found.workspace > kMostWorkspace) continue;
+    state_->plans[problem.text() + "\n" + found.name] = plan;
+    choice = found;
+    break;
+  }
+  return choice;
+}
+
 std::shared_ptr<ConvolutionLibrary::Plan> ConvolutionLibrary::try_plan(const ConvolutionProblem& problem,
                                                                        const ConvolutionChoice& choice,
                                                                        std::string& why) {

@@ -31,11 +31,11 @@ struct ConvolutionProblem {
   double operations() const { return 2.0 * double(n * p * q) * double(k * r * s) * double(c / groups); }
 };
 
-// An engine of the library with its settings, as measured.
+// An engine of the library with its settings.
 struct ConvolutionChoice {
   std::string name;  // the library's own, complete: engine and knobs
   int64_t workspace = 0;
-  float microseconds = 0;
+  float microseconds = 0;  // as measured; 0: not measured
 };
 
 // cuDNN's convolutions on one device. Only deterministic engines that compute in FP32 are taken,
@@ -50,6 +50,8 @@ class ConvolutionLibrary {
   // The fastest engine, measured once for each problem and remembered on disk; nothing when the
   // library has none, and then `refusal` says why.
   std::optional<ConvolutionChoice> choose(const ConvolutionProblem& problem, std::string* refusal = nullptr);
+  // The first engine that the library proposes and can build: its own rules, no measuring.
+  std::optional<ConvolutionChoice> first(const ConvolutionProblem& problem);
 
   struct Plan;
   std::shared_ptr<Plan> plan(const ConvolutionProblem& problem,

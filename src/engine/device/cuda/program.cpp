@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/device/cuda/check.h"
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/device/cuda/straighten.h"
 
 namespace ren::cuda {
 namespace {
@@ -43,6 +44,7 @@ class CudaProgram final : public Program {
     const GraphHandle owner(graph);
     device_.throw_failure();  // names the launch; the end of the capture only says that one failed
     check(status, "cudaStreamEndCapture");
+    fills_ = straighten(graph, device_);
     cudaGraphExec_t executable = nullptr;
     REN_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
     executable_.reset(executable);
@@ -52,6 +54,7 @@ class CudaProgram final : public Program {
 
   CudaDevice& device_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::shared_ptr<CompiledModule> fills_;
   GraphExec executable_;
 };
 
