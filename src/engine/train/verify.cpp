@@ -90,11 +90,14 @@ class Verifier {
         trains_(golden.metadata_or("content", "") == "train+eval") {
     result_.case_name = golden.metadata_or("case", "");
     result_.precision = options.precision;
-    result_.tolerance = options.tolerance > 0 ? options.tolerance : default_tolerance(options.precision);
+    result_.peer = options.peer;
+    const double standard = options.peer ? kPeerTolerance : default_tolerance(options.precision);
+    result_.tolerance = options.tolerance > 0 ? options.tolerance : standard;
   }
 
   VerifyResult run() {
     check_golden();
+    if (options_.peer) check_peer(*options_.peer, golden_, options_.precision);
     batches_.push_back(batch(0));
     for (int k = 1; trains_ && k < kSteps; ++k) batches_.push_back(batch(k));
     // FP16 gradients may overflow at the first loss scale, which would skip a step: then all is
@@ -113,7 +116,8 @@ class Verifier {
   // Rounding to 16 bits moves values across the kinks of ReLU and to other maxima of a pool, which
   // switches whole gradients on and off: PyTorch's own FP16 autocast is off by up to 0.24 max|ref| in
   // a gradient of ResNet-20, at outputs within 1e-3. FP32 goldens are chosen to stay clear of that.
-  double kinks() const { return half() ? 10.0 : 1.0; }
+  // With a peer what this costs is known for each tensor.
+  double kinks() const { return half() && !options_.peer ? 10.0 : 1.0; }
 
   // ---- Is this a golden of that model? ----
 
@@ -476,7 +480,11 @@ class Verifier {
     for (const double v : ref)
       if (!std::isfinite(v))
         fail(StatusCode::invalid_data, "the golden file's '{}' holds a value that is not finite", name);
-    Comparison c{group, name, 0, bound};
+    Comparison c{group, name, 0, bound, bound, {}};
+    if (options_.peer) {
+      c.peer_error = options_.peer->errors.at(name);
+      c.bound = std::max(bound, kPeerFactor * *c.peer_error);
+    }
     for (size_t i = 0; i < ref.size(); ++i) {
       const double difference = std::abs(double(values[i]) - ref[i]);
       if (!(difference <= c.error)) c.error = difference;  // NaN enters, and stays
@@ -504,11 +512,25 @@ nlohmann::json json_number(double v) {
 }
 
 nlohmann::json json_of(const Comparison& c) {
-  return {{"group", name_of(c.group)},
-          {"tensor", c.tensor},
-          {"error", json_number(c.error)},
-          {"bound", json_number(c.bound)},
-          {"ratio", json_number(c.ratio())}};
+  nlohmann::json j = {{"group", name_of(c.group)},
+                      {"tensor", c.tensor},
+                      {"error", json_number(c.error)},
+                      {"bound", json_number(c.bound)},
+                      {"ratio", json_number(c.ratio())}};
+  if (!c.peer_error) return j;
+  j["tolerance_bound"] = json_number(c.tolerance_bound);
+  j["peer_error"] = *c.peer_error;
+  j["needs_peer"] = c.needs_peer();
+  return j;
+}
+
+std::string bounds_text(const Comparison& c, std::string_view format) {
+  const auto number = [&](double value) { return fmt::format(fmt::runtime(format), value); };
+  std::string text = fmt::format("error {}, bound {}", number(c.error), number(c.bound));
+  if (c.peer_error)
+    text += fmt::format(": by tolerance {}, PyTorch's error {}", number(c.tolerance_bound),
+                        number(*c.peer_error));
+  return text;
 }
 
 }  // namespace
@@ -555,9 +577,17 @@ bool VerifyResult::passed() const {
          std::all_of(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.passes(); });
 }
 
+size_t VerifyResult::needed_peer() const {
+  return size_t(std::count_if(comparisons.begin(), comparisons.end(),
+                              [](const Comparison& c) { return c.needs_peer(); }));
+}
+
 std::string VerifyResult::text() const {
   std::string out = fmt::format("{}: {} on {}, tolerance {:g}\n", case_name.empty() ? "golden" : case_name,
                                 ren::name_of(precision), device, tolerance);
+  if (peer)
+    out += fmt::format("or within {:g} times the error of torch {} on {} ({} replay{})\n", kPeerFactor,
+                       peer->torch, peer->device, peer->replays, peer->replays == 1 ? "" : "s");
   for (int g = 0; g < kVerifyGroups; ++g) {
     const Comparison* worst = nullptr;
     size_t count = 0;
@@ -567,16 +597,18 @@ std::string VerifyResult::text() const {
       if (worst == nullptr || better(*worst, c)) worst = &c;
     }
     if (worst == nullptr) continue;
-    out += fmt::format(
-        "  {:<10} {:>4} compared, worst {:.3g} of its bound (error {:.2e}, bound {:.2e}): {}\n",
-        name_of(VerifyGroup(g)), count, worst->ratio(), worst->error, worst->bound, worst->tensor);
+    out +=
+        fmt::format("  {:<10} {:>4} compared, worst {:.3g} of its bound ({}): {}\n", name_of(VerifyGroup(g)),
+                    count, worst->ratio(), bounds_text(*worst, "{:.2e}"), worst->tensor);
   }
   size_t failures = 0;
   for (const Comparison& c : comparisons)
     if (!c.passes() && ++failures <= kFailuresShown)
-      out += fmt::format("FAILED {} '{}': error {:.3e}, bound {:.3e}\n", name_of(c.group), c.tensor, c.error,
-                         c.bound);
+      out += fmt::format("FAILED {} '{}': {}\n", name_of(c.group), c.tensor, bounds_text(c, "{:.3e}"));
   if (failures > kFailuresShown) out += fmt::format("FAILED {} more\n", failures - kFailuresShown);
+  if (peer)
+    out += fmt::format("{} of {} comparisons passed only because PyTorch is as far off\n", needed_peer(),
+                       comparisons.size());
   for (const std::string& note : notes) out += "note: " + note + "\n";
   out += passed() ? "passed\n" : "failed\n";
   return out;
@@ -587,6 +619,12 @@ nlohmann::json VerifyResult::json() const {
                       {"device", device},         {"precision", ren::name_of(precision)},
                       {"tolerance", tolerance},   {"passed", passed()},
                       {"loss_scale", loss_scale}, {"notes", notes}};
+  if (peer)
+    j["peer"] = {{"torch", peer->torch},
+                 {"device", peer->device},
+                 {"replays", peer->replays},
+                 {"factor", kPeerFactor},
+                 {"needed", needed_peer()}};
   j["groups"] = nlohmann::json::object();
   j["failures"] = nlohmann::json::array();
   j["comparisons"] = nlohmann::json::array();
