@@ -162,7 +162,8 @@ for _name, _function in {
         'HardSwish': F.hardswish, 'Mish': F.mish, 'Sqrt': torch.sqrt, 'Exp': torch.exp, 'Log': torch.log,
         'Neg': torch.neg, 'Abs': torch.abs, 'Not': torch.logical_not, 'Reciprocal': torch.reciprocal,
         'Floor': torch.floor, 'Ceil': torch.ceil, 'Identity': lambda x: x, 'Add': torch.add, 'Sub': torch.sub,
-        'Mul': torch.mul, 'Pow': lambda x, y: torch.pow(x, y.to(x.device)), 'MatMul': torch.matmul, 'Equal': torch.eq, 'Greater': torch.gt,
+        'Mul': torch.mul, 'Pow': lambda x, y: torch.pow(x, y.to(x.device)), 'MatMul': torch.matmul, 'Equal': torch.eq,
+        'Greater': torch.gt,
         'Less': torch.lt, 'And': torch.logical_and, 'Where': lambda c, x, y: torch.where(c.to(x.device), x, y),
         'CastLike': lambda x, like: x.to(like.device, like.dtype),
         'GlobalAveragePool': lambda x: x.mean((2, 3), keepdim=True),
@@ -311,7 +312,7 @@ OPS['Shape'] = lambda a, x: torch.tensor(list(x.shape)[a.get('start', 0):a.get('
 
 
 class Interpreter:
-    """An ONNX model as torch tensors; floating-point ones in `dtype` on `device`, the others, shapes mostly, on the CPU."""
+    """An ONNX model as torch tensors; floating-point ones in `dtype` on `device`, the others, mostly shapes, on the CPU."""
 
     def __init__(self, model, dtype, device='cpu'):
         if model.functions:
@@ -383,8 +384,8 @@ class Interpreter:
                 to = TYPES.get(attributes['to'], self.dtype)
                 result = inputs[0].to(self.device if to.is_floating_point else 'cpu', to)
             elif kind == 'ConstantOfShape':
-                fill = self.tensor(attributes['value']) if 'value' in attributes else torch.zeros(1, dtype=self.dtype,
-                                                                                                       device=self.device)
+                fill = (self.tensor(attributes['value']) if 'value' in attributes
+                        else torch.zeros(1, dtype=self.dtype, device=self.device))
                 result = torch.full(integers(inputs[0]), fill.item(), dtype=fill.dtype, device=fill.device)
             else:
                 result = OPS[kind](attributes, *inputs)
