@@ -9,6 +9,7 @@
 #include "capi/device.h"
 #include "capi/model.h"
 #include "capi/trainer.h"
+#include "engine/base/file.h"
 
 namespace ren::capi {
 namespace {
@@ -101,6 +102,10 @@ extern "C" int32_t ren_verify(const char* model_path, const char* golden_path,
     const ChosenDevice device = choose_device(text_or(options.device, "auto", "device"));
     chosen.backend = device.backend;
     chosen.device_index = device.index;
+    if (options.peer != nullptr) {
+      const std::string path = text_of(options.peer, "peer");
+      chosen.peer = parse_peer(read_file(path), path);
+    }
     const SafeTensorsFile golden = SafeTensorsFile::read(golden_file);
     std::vector<std::string> notes;
     const auto model = import_for(model_file, golden, notes);
@@ -109,6 +114,7 @@ extern "C" int32_t ren_verify(const char* model_path, const char* golden_path,
     nlohmann::json json = result.json();
     json["model"] = model_file;
     json["golden"] = golden_file;
+    if (chosen.peer) json["peer"]["file"] = options.peer;
     give_report(out, {result.text(),
                       json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
                       {},

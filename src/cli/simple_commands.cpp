@@ -69,7 +69,7 @@ struct Plan {
 };
 
 struct Verify {
-  std::string model, golden;
+  std::string model, golden, peer;
   DeviceChoice device;
   double tolerance = 0;
   Output output;
@@ -81,6 +81,7 @@ struct Verify {
     options.device = chosen.device;
     options.precision = chosen.precision;
     options.tolerance = tolerance;
+    options.peer = peer.empty() ? nullptr : peer.c_str();
     const auto report = reading_input([&] {
       return make<ReportHandle>(
           [&](ren_report** out) { return ren_verify(model.c_str(), golden.c_str(), &options, out); });
@@ -201,7 +202,12 @@ void add_verify(CLI::App& app, int& exit_code) {
       ->required();
   state->device.add(*command);
   add_number(*command, "--tolerance", state->tolerance, Bounds::positive,
-             "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16, 1e-1 in bf16", false);
+             "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16, 1e-1 in bf16 (3e-2 with --peer)",
+             false);
+  command->add_option(
+      "--peer", state->peer,
+      "PyTorch's own errors in 16 bits, a file of `python -m renaissance autocast`: a number "
+      "passes within the tolerance (gradients get no more then) or within twice PyTorch's error");
   add_output(*command, state->output, false);
   command->footer(
       "Exit codes: 0 all within bounds, 1 a number differs, 2 refused (with all reasons).\n"

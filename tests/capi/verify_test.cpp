@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -194,6 +195,140 @@ TEST(VerifySettings, SixteenBits) {
   EXPECT_TRUE(j["passed"].get<bool>()) << j["failures"].dump(1);
   // It is really done in 16 bits: the errors are far beyond FP32's.
   EXPECT_GT(j["groups"]["output"]["worst"]["error"].get<double>(), 1e-5);
+}
+
+// A peer file whose content can be changed; of a report it takes what the engine itself is off by.
+class PeerFile {
+ public:
+  explicit PeerFile(const json& report, double share = 1) {
+    content = {{"format", "renaissance-peer-1"},
+               {"case", report["case"]},
+               {"precision", report["precision"]},
+               {"device", "a GPU"},
+               {"torch", "2.11"},
+               {"replays", 4},
+               {"errors", json::object()}};
+    for (const json& c : report["comparisons"])
+      content["errors"][c["tensor"].get<std::string>()] = share * c["error"].get<double>();
+  }
+  const std::string& write() {
+    path_ = folder_.at("peer.json");
+    std::ofstream(path_) << content.dump();
+    return path_;
+  }
+  json content;
+
+ private:
+  const Folder folder_;
+  std::string path_;
+};
+
+class VerifyPeer : public testing::Test {
+ protected:
+  static ren_verify_options sixteen_bits(int32_t precision = REN_PRECISION_FP16) {
+    ren_verify_options options = REN_VERIFY_OPTIONS_INIT;
+    options.precision = precision;
+    return options;
+  }
+  json against(PeerFile& peer, ren_verify_options options) const {
+    const std::string& path = peer.write();
+    options.peer = path.c_str();
+    return verify(model, golden, options);
+  }
+  const std::string model = parity_file("two_heads.ts.onnx"),
+                    golden = parity_file("two_heads.ts.golden.safetensors");
+};
+
+TEST_F(VerifyPeer, WithinTwiceItsErrorPassesAndBeyondFails) {
+  const json alone = verify(model, golden, sixteen_bits());
+  ASSERT_TRUE(alone["passed"].get<bool>());
+  EXPECT_FALSE(alone.contains("peer"));
+  PeerFile peer(alone, 0.5001);
+  ren_verify_options options = sixteen_bits();
+  options.tolerance = 1e-12;  // by which nothing passes
+  const json j = against(peer, options);
+  EXPECT_TRUE(j["passed"].get<bool>()) << j["failures"].dump(1);
+  size_t needed = 0;
+  for (const json& c : j["comparisons"]) {
+    EXPECT_EQ(c["needs_peer"].get<bool>(), c["error"].get<double>() > c["tolerance_bound"].get<double>());
+    EXPECT_EQ(c["bound"].get<double>(),
+              std::max(c["tolerance_bound"].get<double>(), 2 * c["peer_error"].get<double>()));
+    needed += c["needs_peer"].get<bool>();
+  }
+  EXPECT_EQ(j["peer"]["needed"], needed);
+  EXPECT_GT(needed, j["comparisons"].size() / 2);
+  EXPECT_EQ(j["peer"]["replays"], 4);
+  EXPECT_EQ(j["peer"]["device"], "a GPU");
+
+  // Each tensor in turn, a little too far off; a parameter's error counts for its change, too.
+  const json errors = peer.content["errors"];
+  for (const auto& [tensor, error] : errors.items()) {
+    if (error == 0.0) continue;
+    peer.content["errors"] = errors;
+    peer.content["errors"][tensor] = 0.49 / 0.5001 * error.get<double>();
+    std::set<std::string> failed;
+    const json without = against(peer, options);
+    for (const json& f : without["failures"]) failed.insert(f["tensor"]);
+    EXPECT_EQ(failed, std::set<std::string>{tensor});
+  }
+}
+
+TEST_F(VerifyPeer, TheToleranceIsNotWidenedThen) {
+  for (const int32_t precision : {REN_PRECISION_FP16, REN_PRECISION_BF16}) {
+    const json wide = verify(model, golden, sixteen_bits(precision));
+    PeerFile peer(wide, 0);
+    const json j = against(peer, sixteen_bits(precision));
+    EXPECT_DOUBLE_EQ(j["tolerance"].get<double>(), 3e-2);
+    const double scale = 3e-2 / wide["tolerance"].get<double>();
+    ASSERT_EQ(j["comparisons"].size(), wide["comparisons"].size());
+    for (size_t i = 0; i < j["comparisons"].size(); ++i) {
+      const json &now = j["comparisons"][i], &then = wide["comparisons"][i];
+      const std::string group = now["group"], tensor = now["tensor"];
+      ASSERT_EQ(tensor, then["tensor"]);
+      const double ratio = scale * then["bound"].get<double>() / now["tolerance_bound"].get<double>();
+      if (group == "parameter" || group == "change")
+        EXPECT_NEAR(ratio, 10, 1e-6) << tensor;
+      else if (group != "gradient")
+        EXPECT_NEAR(ratio, 1, 1e-6) << tensor;
+      else  // of those that are zero in exact arithmetic the bound is G's
+        EXPECT_TRUE(std::abs(ratio - 10) < 1e-6 || std::abs(ratio - 1) < 1e-6) << tensor << " " << ratio;
+    }
+  }
+}
+
+TEST_F(VerifyPeer, RefusesWhatIsNoPeerOfTheGolden) {
+  const json alone = verify(model, golden, sixteen_bits());
+  const auto refused = [&](int32_t status, const char* part, auto&& change,
+                           int32_t precision = REN_PRECISION_FP16) {
+    PeerFile peer(alone);
+    change(peer.content);
+    const json j = against(peer, sixteen_bits(precision));
+    EXPECT_EQ(j.value("status", 0), status) << j.dump();
+    EXPECT_NE(j.value("message", "").find(part), std::string::npos) << j.dump();
+  };
+  const auto bad = [&](const char* part, auto&& change) { refused(REN_ERROR_INVALID_DATA, part, change); };
+  const auto nothing = [](json&) {};
+  bad("is no peer file", [](json& p) { p["format"] = "renaissance-golden-1"; });
+  bad("is no peer file", [](json& p) { p.erase("format"); });
+  bad("is no peer file", [](json& p) { p = json::array(); });
+  bad("of the case 'fresh_bn.ts'", [](json& p) { p["case"] = "fresh_bn.ts"; });
+  bad("the precision 'fp8'", [](json& p) { p["precision"] = "fp8"; });
+  refused(REN_ERROR_INVALID_DATA, "is of fp16", nothing, REN_PRECISION_BF16);
+  refused(REN_ERROR_INVALID_ARGUMENT, "fp32", nothing, REN_PRECISION_FP32);
+  for (const char* tensor :
+       {"eval/output/logits", "step0/output/logits", "step1/loss", "step0/grad/main.bias",
+        "step2/param/main.bias", "step2/buffer/a.0.1.running_var"})
+    bad(tensor, [&](json& p) { EXPECT_EQ(p["errors"].erase(tensor), 1u) << tensor; });
+  for (const json& junk : {json(-1), json("0.1"), json(nullptr)})
+    bad("step1/loss", [&](json& p) { p["errors"]["step1/loss"] = junk; });
+  for (const char* key : {"case", "device", "torch", "precision", "replays", "errors"})
+    bad(fmt::format("'{}'", key).c_str(), [&](json& p) { p.erase(key); });
+  bad("no replay", [](json& p) { p["replays"] = 0; });
+  ren_verify_options options = sixteen_bits();
+  options.peer = "missing.json";
+  EXPECT_EQ(verify(model, golden, options)["status"], REN_ERROR_NOT_FOUND);
+  options.peer = golden.c_str();  // not JSON at all
+  EXPECT_EQ(verify(model, golden, options)["status"], REN_ERROR_INVALID_DATA);
 }
 
 TEST(VerifyRefuses, WhatIsNoGoldenOfTheModel) {

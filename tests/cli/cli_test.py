@@ -284,6 +284,19 @@ class Models(Case):
         self.assertIn('passed', out)
         self.assertTrue(json.loads(self.passes('verify', GOLDEN_MODEL, GOLDEN, '--json')[0])['passed'])
         self.refused('verify', GOLDEN_MODEL, GOLDEN, '--tolerance', '1e-9', code=1, says='FAILED')
+        self.refused('verify', GOLDEN_MODEL, GOLDEN, '--precision', 'fp16', '--peer', GOLDEN, says='no peer file')
+        self.refused('verify', GOLDEN_MODEL, GOLDEN, '--precision', 'fp16', '--peer', self.path('gone'), says='gone')
+        result = json.loads(self.passes('verify', GOLDEN_MODEL, GOLDEN, '--precision', 'fp16', '--json')[0])
+        peer = {'format': 'renaissance-peer-1', 'case': result['case'], 'precision': 'fp16', 'device': 'a GPU',
+                'torch': '2.11', 'replays': 4, 'errors': {c['tensor']: c['error'] for c in result['comparisons']}}
+        with open(self.path('peer'), 'w', encoding='utf-8') as f:
+            json.dump(peer, f)
+        judged = ('verify', GOLDEN_MODEL, GOLDEN, '--peer', self.path('peer'))
+        out, _ = self.passes(*judged, '--precision', 'fp16')
+        self.assertIn('2 times the error of torch 2.11 on a GPU (4 replays)', out)
+        self.assertRegex(out, r'\d+ of \d+ comparisons passed only because PyTorch is as far off')
+        self.refused(*judged, says='fp32')
+        self.refused(*judged, '--precision', 'bf16', says='fp16')
         self.refused('verify', GOLDEN_MODEL, self.path('gone'), says='gone')
         self.refused('verify', GOLDEN_MODEL, MODEL)
         self.refused('verify', MODEL, GOLDEN)

@@ -6,9 +6,10 @@
     renaissance.record_golden('model.onnx', 'model.golden.safetensors', module)
 
 and the engine itself: Model, Dataset, Loader, Trainer, verify, doctor (see the
-module renaissance.engine). export() and record_golden() need PyTorch and onnx, the
-engine its shared library; each is imported when it is first used. From a shell:
-`python -m renaissance export --help`, `python -m renaissance golden --help`.
+module renaissance.engine). export(), record_golden() and record_peer() (PyTorch's own
+error in 16 bits) need PyTorch and onnx, the engine its shared library; each is imported
+when it is first used. From a shell: `python -m renaissance export --help`, `golden --help`,
+`autocast --help`.
 """
 __version__ = '0.1.0'
 
@@ -18,6 +19,8 @@ _HOMES = {
     'load_initializers': 'exporter',
     'record_golden': 'recorder',
     'GoldenReport': 'recorder',
+    'record_peer': 'autocast',
+    'PeerReport': 'autocast',
     'load_library': 'native',
     'LibraryNotFound': 'native',
 }

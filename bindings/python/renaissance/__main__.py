@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m renaissance export|golden: see --help of each."""
+"""python -m renaissance export|golden|autocast: see --help of each."""
 import argparse
 import importlib
 import importlib.util
@@ -19,6 +19,13 @@ GOLDEN_EXAMPLES = """examples:
   python -m renaissance golden small.onnx --module mynets.small:Net --out small.golden.safetensors
 
 then, where the engine is:  renaissance verify model.onnx model.golden.safetensors
+"""
+AUTOCAST_EXAMPLES = """examples:
+  python -m renaissance autocast model.onnx model.golden.safetensors --precision fp16 --device cuda --out peer.json
+  python -m renaissance autocast --cases goldens/ --precision bf16 --device cuda --replays 4 --out peers/
+
+then, where the engine is:
+  renaissance verify model.onnx model.golden.safetensors --device cuda --precision fp16 --peer peer.json
 """
 
 
@@ -69,6 +76,13 @@ def weighted_outputs(text):
             raise argparse.ArgumentTypeError(f'{text!r} is not OUTPUT[:WEIGHT],... with each output once')
         heads[name] = weight(share)
     return heads
+
+
+def torch_device(text):
+    kind, colon, index = text.partition(':')
+    if text not in ('cpu', 'cuda') and not (kind == 'cuda' and colon and index.isdecimal()):
+        raise argparse.ArgumentTypeError(f'{text!r} is not cpu, cuda or cuda:N')
+    return text
 
 
 def add_source(parser, required):
@@ -141,6 +155,27 @@ def make_parser():
     golden.add_argument('--trainable', metavar='NAME,...',
                         help='names of the parameters to train (default: what the file says)')
     golden.set_defaults(run=run_golden, needs=('torch', 'onnx', 'safetensors'))
+
+    peer = commands.add_parser(
+        'autocast', help="record PyTorch's own error in 16 bits for `renaissance verify --peer`", epilog=AUTOCAST_EXAMPLES,
+        description="Record how far PyTorch itself, under autocast, is from a golden file: the batches are replayed\n"
+        'from the ONNX file with FP32 masters, and max|autocast - golden| of each tensor is written as JSON.\n'
+        'Rounding decides which values cross the kink of a ReLU, so that one replay is one draw.',
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    peer.add_argument('model', nargs='?', metavar='MODEL.onnx', help='file that the golden file was recorded of')
+    peer.add_argument('golden', nargs='?', metavar='GOLDEN.safetensors', help='file of `golden`')
+    peer.add_argument('--cases', metavar='FOLDER', help='instead: every CASE.onnx with CASE.golden.safetensors there '
+                      'that trains. Goes on after a case that fails, and exits with 1 then')
+    peer.add_argument('--precision', choices=['fp16', 'bf16'], required=True, help='type that autocast computes in')
+    peer.add_argument('--device', type=torch_device, default='cpu', metavar='DEVICE',
+                      help='cpu, cuda or cuda:N, where PyTorch computes (default: cpu)')
+    peer.add_argument('--replays', type=whole(1), default=1, metavar='N',
+                      help='at least 1; those after the first begin with weights disturbed by half a unit in the last '
+                      'place of 16 bits, and the largest error of each tensor counts (default: 1)')
+    peer.add_argument('--out', required=True, metavar='PEER.json',
+                      help='file to write; with --cases the folder for CASE.peer.json, made if need be')
+    peer.add_argument('--traceback', action='store_true', help='show where in Python an error comes from')
+    peer.set_defaults(run=run_autocast, needs=('torch', 'onnx', 'safetensors'), torchvision=None, module=None)
     return parser
 
 
@@ -269,6 +304,38 @@ def run_golden(args):
     print(str(report).splitlines()[-1])
 
 
+def check_device(device):
+    import torch
+    kind, _, index = device.partition(':')
+    if kind == 'cuda' and int(index or 0) >= torch.cuda.device_count():
+        raise Problem(f'--device {device}: torch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices')
+
+
+def run_autocast(args):
+    from .autocast import record_peer, record_peers
+    options = dict(precision=args.precision, device=args.device, replays=args.replays)
+    if args.cases is None:
+        if args.golden is None:
+            raise Problem('autocast takes MODEL.onnx and GOLDEN.safetensors, or --cases FOLDER')
+        for given in (args.model, args.golden):
+            if os.path.exists(args.out) and os.path.exists(given) and os.path.samefile(args.out, given):
+                raise Problem(f"--out '{args.out}' would replace {given}")
+        check_device(args.device)
+        print(record_peer(args.model, args.golden, args.out, **options))
+        return
+    if args.model is not None:
+        raise Problem('autocast takes MODEL.onnx and GOLDEN.safetensors, or --cases FOLDER, not both')
+    if not os.path.isdir(args.cases):
+        raise Problem(f"--cases '{args.cases}' is no folder")
+    check_device(args.device)
+    os.makedirs(args.out, exist_ok=True)
+    failed, written = record_peers(args.cases, args.out, told=told, **options)
+    if failed:
+        raise Problem(f'{len(failed)} of {len(failed) + written} cases failed: {", ".join(failed)}')
+    if not written:
+        raise Problem(f"--cases '{args.cases}' has no CASE.onnx with a CASE.golden.safetensors that trains")
+
+
 def told(problem):
     """An exception in one line."""
     lines = str(problem).strip().splitlines()
@@ -285,7 +352,8 @@ def main(argv=None):
     try:
         check_packages(args)
         check_source(args)
-        check_place(args.out)
+        if getattr(args, 'cases', None) is None:  # with them it is a folder
+            check_place(args.out)
         args.run(args)
     except KeyboardInterrupt:
         sys.exit(130)

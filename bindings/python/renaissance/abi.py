@@ -127,7 +127,7 @@ class ren_position(Struct):
 
 
 class ren_verify_options(Struct):
-    _fields_ = [('struct_size', u32), ('precision', i32), ('device', text), ('tolerance', f64)]
+    _fields_ = [('struct_size', u32), ('precision', i32), ('device', text), ('tolerance', f64), ('peer', text)]
 
 
 P = c.POINTER

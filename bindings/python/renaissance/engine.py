@@ -431,10 +431,13 @@ class Trainer(Handle):
         return Report(abi.library().ren_trainer_plan, self.handle)
 
 
-def verify(model_path, golden_path, device=None, precision='fp32', tolerance=0.0):
-    """Replays a golden file; a Report whose .passed says whether all numbers agree."""
+def verify(model_path, golden_path, device=None, precision='fp32', tolerance=0.0, peer=None):
+    """Replays a golden file; a Report whose .passed says whether all numbers agree.
+
+    peer: a file of record_peer(), for fp16 and bf16: what is within twice PyTorch's own error passes, too.
+    """
     options = abi.ren_verify_options(precision=Trainer._words['precision'][precision], device=encode(device),
-                                     tolerance=tolerance)
+                                     tolerance=tolerance, peer=encode(peer))
     return Report(abi.library().ren_verify, encode(model_path), encode(golden_path), c.byref(options))
 
 

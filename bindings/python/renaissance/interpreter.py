@@ -150,8 +150,9 @@ def layer_norm(a, x, w, b=None):
 
 @op('Gemm')
 def gemm(a, x, w, b=None):
-    y = a.get('alpha', 1.0) * ((x.T if a.get('transA', 0) else x) @ (w.T if a.get('transB', 0) else w))
-    return y if b is None else y + a.get('beta', 1.0) * b
+    x, w, alpha = x.T if a.get('transA', 0) else x, w.T if a.get('transB', 0) else w, a.get('alpha', 1.0)
+    # with the bias as one operation, since that is what autocast does in 16 bits
+    return alpha * (x @ w) if b is None else torch.addmm(b, x, w, beta=a.get('beta', 1.0), alpha=alpha)
 
 
 # --- pointwise -------------------------------------------------------------------
@@ -161,9 +162,10 @@ for _name, _function in {
         'HardSwish': F.hardswish, 'Mish': F.mish, 'Sqrt': torch.sqrt, 'Exp': torch.exp, 'Log': torch.log,
         'Neg': torch.neg, 'Abs': torch.abs, 'Not': torch.logical_not, 'Reciprocal': torch.reciprocal,
         'Floor': torch.floor, 'Ceil': torch.ceil, 'Identity': lambda x: x, 'Add': torch.add, 'Sub': torch.sub,
-        'Mul': torch.mul, 'Pow': torch.pow, 'MatMul': torch.matmul, 'Equal': torch.eq, 'Greater': torch.gt,
-        'Less': torch.lt, 'And': torch.logical_and, 'Where': torch.where,
-        'CastLike': lambda x, like: x.to(like.dtype),
+        'Mul': torch.mul, 'Pow': lambda x, y: torch.pow(x, y.to(x.device)), 'MatMul': torch.matmul, 'Equal': torch.eq,
+        'Greater': torch.gt,
+        'Less': torch.lt, 'And': torch.logical_and, 'Where': lambda c, x, y: torch.where(c.to(x.device), x, y),
+        'CastLike': lambda x, like: x.to(like.device, like.dtype),
         'GlobalAveragePool': lambda x: x.mean((2, 3), keepdim=True),
         'GlobalMaxPool': lambda x: x.amax((2, 3), keepdim=True),
         'Range': lambda start, limit, step: torch.arange(int(start), int(limit), int(step))}.items():
@@ -253,7 +255,7 @@ def slice_(a, x, starts=None, ends=None, axes=None, steps=None):
     for start, end, axis, step in zip(starts, ends, axes, steps):
         n = x.shape[axis]
         chosen = range(n)[start:(None if step < 0 and end < -n else end):step]
-        x = x.index_select(axis, torch.tensor(list(chosen), dtype=torch.long))
+        x = x.index_select(axis, torch.tensor(list(chosen), dtype=torch.long, device=x.device))
     return x
 
 
@@ -274,7 +276,7 @@ def pad(a, x, pads=None, value=None, axes=None):
 @op('Gather')
 def gather(a, x, index):
     axis = a.get('axis', 0) % x.dim()
-    y = x.index_select(axis, index.reshape(-1) % x.shape[axis])
+    y = x.index_select(axis, index.reshape(-1).to(x.device) % x.shape[axis])
     return y.reshape(list(x.shape[:axis]) + list(index.shape) + list(x.shape[axis + 1:]))
 
 
@@ -310,12 +312,12 @@ OPS['Shape'] = lambda a, x: torch.tensor(list(x.shape)[a.get('start', 0):a.get('
 
 
 class Interpreter:
-    """An ONNX model as torch tensors; floating-point ones in `dtype`."""
+    """An ONNX model as torch tensors; floating-point ones in `dtype` on `device`, the others, mostly shapes, on the CPU."""
 
-    def __init__(self, model, dtype):
+    def __init__(self, model, dtype, device='cpu'):
         if model.functions:
             raise NotImplementedError('model-local functions')
-        self.graph, self.dtype = model.graph, dtype
+        self.graph, self.dtype, self.device = model.graph, dtype, device
         self.opset = next(o.version for o in model.opset_import if o.domain in ('', 'ai.onnx'))
         self.values = {i.name: self.tensor(i) for i in model.graph.initializer}
         self.inputs = [i.name for i in model.graph.input if i.name not in self.values]
@@ -337,13 +339,15 @@ class Interpreter:
 
     def tensor(self, proto):
         value = torch.from_numpy(np.array(numpy_helper.to_array(proto)))
-        return value.to(self.dtype) if value.is_floating_point() else value
+        return value.to(self.device, self.dtype) if value.is_floating_point() else value
 
     def constant(self, attributes):
         kind, value = next(iter(attributes.items()))
         if kind == 'value':
             return self.tensor(value)
-        return torch.tensor(value, dtype=torch.int64 if kind.startswith('value_int') else self.dtype)
+        if kind.startswith('value_int'):
+            return torch.tensor(value, dtype=torch.int64)
+        return torch.tensor(value, dtype=self.dtype, device=self.device)
 
     def is_marked(self, node, attributes):
         return bool(attributes.get('training_mode', 0)) or (self.opset < 14 and len(node.output) == 5)
@@ -377,10 +381,12 @@ class Interpreter:
             elif kind == 'Dropout':
                 result = self.dropout(attributes, inputs, training)
             elif kind == 'Cast':
-                result = inputs[0].to(TYPES.get(attributes['to'], self.dtype))
+                to = TYPES.get(attributes['to'], self.dtype)
+                result = inputs[0].to(self.device if to.is_floating_point else 'cpu', to)
             elif kind == 'ConstantOfShape':
-                fill = self.tensor(attributes['value']) if 'value' in attributes else torch.zeros(1, dtype=self.dtype)
-                result = torch.full(integers(inputs[0]), fill.item(), dtype=fill.dtype)
+                fill = (self.tensor(attributes['value']) if 'value' in attributes
+                        else torch.zeros(1, dtype=self.dtype, device=self.device))
+                result = torch.full(integers(inputs[0]), fill.item(), dtype=fill.dtype, device=fill.device)
             else:
                 result = OPS[kind](attributes, *inputs)
             several = kind in ('Split', 'SplitToSequence')

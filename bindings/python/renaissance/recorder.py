@@ -51,7 +51,7 @@ class ModuleRun:
     def __init__(self, module, model, dtype):
         self.module = copy.deepcopy(module).to(device='cpu', dtype=dtype)
         set_training_modes(self.module)
-        self.dtype = dtype
+        self.dtype, self.device = dtype, 'cpu'
         initializers = stored_names(model)
         self.inputs = [i.name for i in model.graph.input if i.name not in initializers]
         self.outputs = [o.name for o in model.graph.output]
@@ -91,10 +91,10 @@ class ModuleRun:
 class GraphRun:
     """The ONNX file itself, interpreted with torch operators."""
 
-    def __init__(self, model, trainable, dtype):
+    def __init__(self, model, trainable, dtype, device='cpu'):
         from .interpreter import Interpreter
-        self.graph = Interpreter(model, dtype)
-        self.dtype = dtype
+        self.graph = Interpreter(model, dtype, device)
+        self.dtype, self.device = dtype, device
         self.inputs, self.outputs = self.graph.inputs, self.graph.outputs
         unknown = [name for name in trainable if name not in self.graph.values]  # initializers and Constant nodes
         if unknown:
@@ -117,24 +117,50 @@ def loss_of(outputs, target, recipe):
                for name, weight in recipe['outputs'].items())
 
 
-def train(run, batches, recipe, disturb=None):
-    """The golden's results for these batches, in run's precision."""
-    if disturb is not None:
-        with torch.no_grad():
-            for p in run.parameters.values():
-                p.mul_(1 + DISTURBANCE * (2 * torch.rand(p.shape, generator=disturb, dtype=run.dtype) - 1))
-    results = {}
-    cast = [({name: t.to(run.dtype) for name, t in feeds.items()}, target) for feeds, target in batches]
+def disturb_weights(run, generator, amount):
+    """Each weight by at most that share of its size."""
     with torch.no_grad():
-        for name, t in run.forward(cast[0][0], False).items():
-            results[f'eval/output/{name}'] = t.clone()
+        for p in run.parameters.values():
+            p.mul_(1 + amount * (2 * torch.rand(p.shape, generator=generator, dtype=run.dtype).to(p.device) - 1))
+
+
+def infer(run, feeds):
+    with torch.no_grad():
+        return {f'eval/output/{name}': t.clone() for name, t in run.forward(feeds, False).items()}
+
+
+def scaled_backward(loss, scale, run):
+    """False when a gradient overflows."""
+    (loss * scale).backward()
+    finite = True
+    for p in run.parameters.values():
+        if p.grad is not None:
+            p.grad.div_(scale)
+            finite = finite and bool(p.grad.isfinite().all())
+    return finite
+
+
+def train(run, batches, recipe, disturb=None, loss_scale=None):
+    """The golden's results for these batches, in run's precision on run's device.
+
+    With a loss_scale the loss is multiplied by it and the gradients are divided
+    again; None is returned when one of them is not finite then.
+    """
+    if disturb is not None:
+        disturb_weights(run, disturb, DISTURBANCE)
+    cast = [({name: t.to(run.device, run.dtype) for name, t in feeds.items()}, target.to(run.device))
+            for feeds, target in batches]
+    results = infer(run, cast[0][0])
     optimizer = torch.optim.SGD(list(run.parameters.values()), lr=recipe['lr'], momentum=recipe['momentum'],
                                 weight_decay=recipe['weight_decay'], nesterov=recipe['nesterov'])
     for k, (feeds, target) in enumerate(cast):
         outputs = run.forward(feeds, True)
         loss = loss_of(outputs, target, recipe)
         optimizer.zero_grad()
-        loss.backward()
+        if loss_scale is None:
+            loss.backward()
+        elif not scaled_backward(loss, loss_scale, run):
+            return None
         results[f'step{k}/loss'] = loss.detach().clone()
         if k == 0:
             for name, t in outputs.items():
@@ -225,10 +251,15 @@ def declared_trainable(model):
 
 def write(tensors, metadata, path):
     from safetensors.torch import save_file
+    replace_file(path, lambda file: save_file(tensors, file, metadata))
+
+
+def replace_file(path, save):
+    """save(FILE) writes the file elsewhere; it takes its place when it is complete."""
     folder = os.path.dirname(os.path.abspath(path))
     with tempfile.TemporaryDirectory(prefix='.golden-', dir=folder) as work:
         file = os.path.join(work, 'golden')
-        save_file(tensors, file, metadata)
+        save(file)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(file, 0o666 & ~mask)  # as any other file; the library makes it private

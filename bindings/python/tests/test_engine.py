@@ -141,6 +141,13 @@ class EngineTest(unittest.TestCase):
         golden = os.path.join(self.folder, 'golden')
         renaissance.record_golden(self.path, golden, self.net, say=None)
         self.assertTrue(renaissance.verify(self.path, golden).passed)
+        peer = os.path.join(self.folder, 'peer')
+        renaissance.record_peer(self.path, golden, peer, precision='bf16', replays=4)
+        report = renaissance.verify(self.path, golden, precision='bf16', peer=peer)
+        self.assertTrue(report.passed, report)
+        self.assertEqual(report.json()['peer']['replays'], 4)
+        with self.assertRaisesRegex(renaissance.Error, 'peer file is of bf16'):
+            renaissance.verify(self.path, golden, precision='fp16', peer=peer)
 
     def shapes(self):
         target = os.path.join(self.folder, 'shapes')

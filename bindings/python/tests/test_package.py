@@ -114,13 +114,13 @@ class ProgramTest(unittest.TestCase):
             self.assertRegex(done.stderr, r'\Aerror: torch.* missing in .*: pip install torch')
 
     def test_help_tells_every_default(self):
-        for command in ('export', 'golden'):
+        for command in ('export', 'golden', 'autocast'):
             out = io.StringIO()
             with self.assertRaises(SystemExit), contextlib.redirect_stdout(out):
                 program.main([command, '--help'])
             text = ' '.join(out.getvalue().split())
             for option in ('--channels N', '--size PIXELS', '--opset N', '--lr X', '--momentum X', '--weight-decay X',
-                           '--label-smoothing X', '--batch N', '--seed N'):
+                           '--label-smoothing X', '--batch N', '--seed N', '--device DEVICE', '--replays N'):
                 if f' {option} ' in text.split('options:')[-1]:
                     described = text.split('options:')[-1].split(f' {option} ')[1].split(' --')[0]
                     self.assertIn('default', described, f'{command} {option}')

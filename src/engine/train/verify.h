@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/safetensors.h"
+#include "engine/train/peer.h"
 #include "engine/train/trainer.h"
 
 namespace ren {
@@ -22,7 +24,10 @@ struct VerifyModel {
 
 struct VerifyOptions {
   Precision precision = Precision::fp32;
-  double tolerance = 0;  // 0: default_tolerance(precision)
+  double tolerance = 0;  // 0: default_tolerance(precision), with a peer kPeerTolerance
+  // PyTorch's own errors in 16 bits: a number passes within the tolerance, whose bounds are then the same
+  // for gradients as for outputs, or within kPeerFactor times PyTorch's error.
+  std::optional<Peer> peer;
   const Backend* backend = nullptr;
   int device_index = 0;
 };
@@ -30,6 +35,10 @@ struct VerifyOptions {
 // 1e-4 in FP32, where a right engine stays within half of the bounds; 3e-2 in FP16 and 1e-1 in BF16,
 // where activations carry 11 and 8 significant bits through tens of layers.
 double default_tolerance(Precision precision);
+// With a peer there is no need to guess what 16 bits cost.
+constexpr double kPeerTolerance = 3e-2;
+// One draw of what rounding does against another: about twice apart is what equals differ by.
+constexpr double kPeerFactor = 2.0;
 
 enum class VerifyGroup : uint8_t { evaluation, output, loss, gradient, parameter, change, buffer };
 constexpr int kVerifyGroups = 7;
@@ -40,8 +49,11 @@ struct Comparison {
   VerifyGroup group = VerifyGroup::output;
   std::string tensor;  // its name in the golden file
   double error = 0, bound = 0;
+  double tolerance_bound = 0;        // bound is this or kPeerFactor times the peer's error, if that is more
+  std::optional<double> peer_error;  // where a peer was given
   double ratio() const { return bound > 0 ? error / bound : error; }
   bool passes() const { return error <= bound; }  // false for NaN
+  bool needs_peer() const { return passes() && !(error <= tolerance_bound); }
 };
 
 struct VerifyResult {
@@ -50,9 +62,11 @@ struct VerifyResult {
   double tolerance = 0;
   std::vector<Comparison> comparisons;
   std::vector<std::string> notes;
-  double loss_scale = 1;  // that was used (16 bits)
+  double loss_scale = 1;     // that was used (16 bits)
+  std::optional<Peer> peer;  // that was compared with
 
   bool passed() const;
+  size_t needed_peer() const;  // comparisons that passed only because PyTorch is as far off
   std::string text() const;
   nlohmann::json json() const;
 };
