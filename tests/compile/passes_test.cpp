@@ -221,6 +221,33 @@ TEST(Recompute, ChangesNoResultAndFreesMemory) {
   EXPECT_EQ(after.nodes[last_reader(after)].phase, Phase::forward);
 }
 
+// The stem's ReLU and that of the residual block: behind each the gradient comes from two sides, and the node
+// that adds them reads nothing from which the sign could be recomputed.
+TEST(PackMasks, ChangesNoResult) {
+  TrainingSpec spec = float_images();
+  spec.precision = Precision::fp16;
+  spec.target = target_of(DeviceKind::cuda);
+  Graph before;
+  const Graph after = compile_variant(test::residual_model(3), spec, {Role::step, 3},
+                                      [&](std::string_view pass, const Graph& g) {
+                                        if (pass == "fuse") before = g;
+                                      });
+  const auto masks = std::count_if(after.tensors.begin(), after.tensors.end(),
+                                   [](const Tensor& t) { return t.dtype == DType::b1; });
+  EXPECT_EQ(masks, 2);
+  ReferenceRun plain(before), packed(after);
+  fill(plain, before);
+  fill(packed, after);
+  run_forward_backward(plain, before);
+  run_forward_backward(packed, after);
+  for (size_t p = 0; p < before.parameters.size(); ++p) {
+    const auto& a = plain.family(int32_t(p), Region::G);
+    const auto& b = packed.family(int32_t(p), Region::G);
+    // In double either way; sums may be added in another order.
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12) << before.parameters[p].name;
+  }
+}
+
 TEST(AttachInput, PadsImagesOnlyWhereConvolutionsAloneReadThem) {
   TrainingSpec spec = float_images();
   spec.precision = Precision::fp16;

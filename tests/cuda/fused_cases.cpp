@@ -38,6 +38,28 @@ void add_stored_case(std::vector<CudaCase>& cases, DType type, const Shape& s) {
                    s.pixels(), type});
 }
 
+// y = max(a + b, 0) with its sign in bits, and sum(g where y > 0) from the bits.
+void add_mask_case(std::vector<CudaCase>& cases, DType type, const Shape& s) {
+  cases.push_back(
+      {fmt::format("pointwise with mask {} {}", name_of(type), to_string(s)),
+       [=](Case& c) {
+         ExpressionBuilder e;
+         const Value y = e.maximum(e.add(e.input(0), e.input(1)), e.constant(0));
+         const Expression forward = e.finish({y, e.less(e.constant(0), y)}, 2);
+         const TensorId a = c.input("a", s, type, 1), b = c.input("b", s, type, 2);
+         const TensorId mask =
+             c.add(Op::pointwise, {a, b},
+                   std::make_shared<PointwiseAttributes>(forward, std::vector<DType>{type, DType::b1}))[1];
+         ExpressionBuilder masked;
+         const Value g = masked.select(masked.less(masked.constant(0), masked.input(0)), masked.input(1),
+                                       masked.constant(0));
+         c.add(Op::reduce, {mask, c.input("g", s, type, 3)},
+               std::make_shared<ReduceAttributes>(masked.finish({g, g}, 2), ReduceKind::sum, false, false,
+                                                  false, true, std::vector<DType>{type}));
+       },
+       s.pixels(), type});
+}
+
 void add_padded_conv_case(std::vector<CudaCase>& cases, DType type, int64_t k, int64_t kernel,
                           int64_t stride) {
   cases.push_back({fmt::format("conv of padded images {} {}x{} s{}", name_of(type), kernel, kernel, stride),
@@ -110,6 +132,8 @@ void add_fused_cases(std::vector<CudaCase>& cases, DType type) {
        {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{128, 1, 1, 520}, Shape{2, 60, 60, 72}})
     add_stored_case(cases, type, s);
   if (type == DType::f32) return;
+  for (const Shape& s : {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{2, 3, 3, 8}, Shape{64, 14, 14, 256}})
+    add_mask_case(cases, type, s);
   add_summed_conv_case(cases, type, {4, 14, 14, 64}, 128, 1);
   add_summed_conv_case(cases, type, {2, 9, 9, 24}, 40, 3);
   add_summed_conv_case(cases, type, {2, 9, 9, 5}, 7, 3);

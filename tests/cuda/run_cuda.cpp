@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/run_cuda.h"
 
-#include <algorithm>
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <cmath>
 #include <cstring>
@@ -19,13 +19,17 @@ namespace {
 constexpr size_t kGuard = 512;  // slots of the engine are 256-byte aligned, and so is a tensor here
 
 std::vector<std::byte> encode(const Values& values, DType type) {
-  std::vector<std::byte> raw(values.size() * size_of(type));
+  std::vector<std::byte> raw(bytes_of(type, values.size()));
   if (type == DType::f32 || is_16bit(type)) {
     const std::vector<float> floats(values.begin(), values.end());
     convert_from_f32(floats.data(), type, raw.data(), floats.size());
     return raw;
   }
   for (size_t i = 0; i < values.size(); ++i) {
+    if (type == DType::b1) {
+      raw[i / 8] |= std::byte((values[i] != 0) << (i % 8));
+      continue;
+    }
     const int32_t v = int32_t(values[i]);
     std::memcpy(raw.data() + i * size_of(type), &v, size_of(type));  // little-endian: the low bytes
   }
@@ -41,6 +45,7 @@ Values decode(const std::byte* raw, int64_t count, DType type) {
   }
   for (size_t i = 0; i < values.size(); ++i) {
     if (type == DType::i32) values[i] = reinterpret_cast<const int32_t*>(raw)[i];
+    if (type == DType::b1) values[i] = int(raw[i / 8]) >> (i % 8) & 1;
     if (type == DType::u8) values[i] = reinterpret_cast<const uint8_t*>(raw)[i];
     if (type == DType::i8) values[i] = reinterpret_cast<const int8_t*>(raw)[i];
   }
@@ -72,7 +77,7 @@ DeviceTensors::DeviceTensors(Device& device, const Case& test) : device_(device)
   for (size_t i = 0; i < test.graph.tensors.size(); ++i) {
     const Tensor& t = test.graph.tensors[i];
     if (t.alias_of != kNoTensor) continue;
-    const size_t bytes = size_t(t.shape.elements()) * size_of(t.dtype);
+    const size_t bytes = bytes_of(t.dtype, uint64_t(t.shape.elements()));
     blocks_[TensorId(i)] = device.allocate(bytes + 2 * kGuard);
   }
   write_inputs();

@@ -57,6 +57,11 @@ void write_value(std::byte* at, size_t i, DType type, double value) {
     case DType::u8:
       reinterpret_cast<uint8_t*>(at)[i] = uint8_t(value);
       break;
+    case DType::b1: {
+      const auto bit = std::byte(1 << (i % 8));
+      at[i / 8] = value != 0 ? at[i / 8] | bit : at[i / 8] & ~bit;
+      break;
+    }
   }
 }
 
@@ -74,6 +79,8 @@ double read_value(const std::byte* at, size_t i, DType type) {
       return reinterpret_cast<const int8_t*>(at)[i];
     case DType::u8:
       return reinterpret_cast<const uint8_t*>(at)[i];
+    case DType::b1:
+      return int(at[i / 8]) >> (i % 8) & 1;
   }
   return 0;
 }
@@ -155,7 +162,7 @@ std::map<TensorId, Values> Case::run_cpu() const {
   for (size_t i = 0; i < graph.tensors.size(); ++i) {
     const Tensor& t = graph.tensors[i];
     if (t.alias_of != kNoTensor) continue;
-    auto [slot, _] = memory.try_emplace(TensorId(i), size_t(t.shape.elements()) * size_of(t.dtype));
+    auto [slot, _] = memory.try_emplace(TensorId(i), bytes_of(t.dtype, uint64_t(t.shape.elements())));
     const auto values = given.find(TensorId(i));
     if (values == given.end()) continue;
     for (size_t e = 0; e < values->second.size(); ++e)

@@ -6,8 +6,11 @@
 
 namespace ren {
 
-// Element types a tensor can have inside the engine. FP64 exists in the reference only.
-enum class DType : uint8_t { f32, f16, bf16, i32, i8, u8 };
+// Element types a tensor can have inside the engine. FP64 exists in the reference only. b1 is a truth
+// value, eight neighbours of a row of channels in a byte, the first in its lowest bit.
+enum class DType : uint8_t { f32, f16, bf16, i32, i8, u8, b1 };
+
+// Bytes of one element; of b1 the unit that is addressed. bytes_of() gives what many take.
 
 constexpr size_t size_of(DType type) {
   switch (type) {
@@ -19,9 +22,14 @@ constexpr size_t size_of(DType type) {
       return 2;
     case DType::i8:
     case DType::u8:
+    case DType::b1:
       return 1;
   }
   return 0;
+}
+
+constexpr uint64_t bytes_of(DType type, uint64_t elements) {
+  return type == DType::b1 ? (elements + 7) / 8 : elements * size_of(type);
 }
 
 constexpr bool is_16bit(DType type) { return type == DType::f16 || type == DType::bf16; }
@@ -40,6 +48,8 @@ constexpr const char* name_of(DType type) {
       return "i8";
     case DType::u8:
       return "u8";
+    case DType::b1:
+      return "b1";
   }
   return "?";
 }

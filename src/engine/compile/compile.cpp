@@ -24,6 +24,7 @@ constexpr Pass kPasses[] = {
     {"lower", lower},
     {"amp", amp},
     {"fuse", fuse},
+    {"pack_masks", pack_masks},
     {"store_in_reductions", store_in_reductions},
     {"recompute", recompute},
     {"sum_in_convolutions", sum_in_convolutions},
@@ -50,6 +51,7 @@ TargetSpec target_of(DeviceKind kind) {
   target.pads_images = true;
   target.stores_in_reductions = true;
   target.sums_in_convolutions = true;
+  target.packs_masks = true;
   target.heavy_prim_bytes = 2;  // an exp costs about the time in which memory moves two bytes (sm_90)
   return target;
 }

@@ -54,6 +54,7 @@ struct TargetSpec {
   bool pads_images = false;           // 16-bit images to a multiple of 4 channels, for its convolutions
   bool stores_in_reductions = false;  // ReduceAttributes::stored
   bool sums_in_convolutions = false;  // ConvAttributes::sums
+  bool packs_masks = false;           // tensors of DType::b1
   int64_t heavy_prim_bytes = 8;       // what evaluating exp and the like costs, in bytes moved
 };
 TargetSpec target_of(DeviceKind kind);

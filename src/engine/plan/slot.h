@@ -11,6 +11,7 @@ namespace ren {
 // What a tensor of e elements occupies. A 32-bit slot is exactly twice a 16-bit one, so that
 // W and A stay 2:1; the 16 bytes let vector loads run past the end.
 constexpr uint64_t slot_bytes(DType type, uint64_t e) {
+  if (type == DType::b1) return align_up(bytes_of(type, e) + 16);
   switch (size_of(type)) {
     case 1:
       return align_up(e + 16);

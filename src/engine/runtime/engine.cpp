@@ -15,7 +15,7 @@ namespace {
 // Inputs of load_batch, by slot.
 constexpr size_t kRecord = 0, kLabels = 1, kImages = 2, kPerSlot = 3;
 
-size_t bytes_of(const Tensor& t) { return size_t(t.shape.elements()) * size_of(t.dtype); }
+size_t bytes_of(const Tensor& t) { return size_t(bytes_of(t.dtype, uint64_t(t.shape.elements()))); }
 
 std::vector<float> widen(const std::vector<std::byte>& raw, const Tensor& t) {
   const size_t count = size_t(t.shape.elements());
@@ -35,6 +35,9 @@ std::vector<float> widen(const std::vector<std::byte>& raw, const Tensor& t) {
       break;
     case DType::u8:
       for (size_t i = 0; i < count; ++i) out[i] = float(uint8_t(raw[i]));
+      break;
+    case DType::b1:
+      for (size_t i = 0; i < count; ++i) out[i] = float(int(raw[i / 8]) >> (i % 8) & 1);
       break;
     case DType::i8:
       for (size_t i = 0; i < count; ++i) out[i] = float(int8_t(raw[i]));

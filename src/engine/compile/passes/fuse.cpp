@@ -75,7 +75,7 @@ class Fuse {
 
  private:
   int64_t bytes(TensorId id) const {
-    return graph_.at(id).shape.elements() * int64_t(size_of(graph_.at(id).dtype));
+    return int64_t(bytes_of(graph_.at(id).dtype, uint64_t(graph_.at(id).shape.elements())));
   }
 
   int64_t bytes(const std::set<TensorId>& ids, const std::set<TensorId>& without) const {

@@ -53,7 +53,7 @@ class Recompute {
  private:
   int64_t sample_bytes(TensorId id) const {
     const Tensor& t = graph_.at(id);
-    return t.shape.h * t.shape.w * t.shape.c * int64_t(size_of(t.dtype));
+    return int64_t(bytes_of(t.dtype, uint64_t(t.shape.h * t.shape.w * t.shape.c)));
   }
 
   void find_readers() {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "engine/base/half.h"
@@ -94,24 +95,29 @@ void describe(fe::graph::Graph& graph, const ConvolutionProblem& p) {
   }
 }
 
-std::vector<fe::NumericalNote_t> unwanted(const ConvolutionProblem& p) {
-  using Note = fe::NumericalNote_t;
-  std::vector<Note> notes{
-      Note::NONDETERMINISTIC, Note::REDUCED_PRECISION_REDUCTION, Note::DOWN_CONVERT_INPUTS, Note::FFT,
-      Note::WINOGRAD,         Note::WINOGRAD_TILE_13x13};
+using Note = fe::NumericalNote_t;
+
+// `Sums` says which engines are proposed: those that add in FP32, those that say they may not, or both.
+enum class Sums { exact, reduced, any };
+
+std::vector<Note> unwanted(const ConvolutionProblem& p, Sums which) {
+  std::vector<Note> notes{Note::NONDETERMINISTIC, Note::DOWN_CONVERT_INPUTS, Note::FFT, Note::WINOGRAD,
+                          Note::WINOGRAD_TILE_13x13};
+  if (which == Sums::exact) notes.push_back(Note::REDUCED_PRECISION_REDUCTION);
   if (p.x_type == DType::f32) notes.push_back(Note::TENSOR_CORE);  // that would be TF32
   return notes;
 }
 
 // All engines that the library proposes, in its order, without those that we don't want.
-fe::error_t propose(fe::graph::Graph& graph, const ConvolutionProblem& p, cudnnHandle_t handle) {
+fe::error_t propose(fe::graph::Graph& graph, const ConvolutionProblem& p, cudnnHandle_t handle, Sums which) {
   describe(graph, p);
   if (auto e = graph.validate(); e.is_bad()) return e;
   if (auto e = graph.build_operation_graph(handle); e.is_bad()) return e;
   if (auto e = graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK});
       e.is_bad())
     return e;
-  graph.deselect_numeric_notes(unwanted(p)).deselect_workspace_greater_than(kMostWorkspace);
+  if (which == Sums::reduced) graph.select_numeric_notes({Note::REDUCED_PRECISION_REDUCTION});
+  graph.deselect_numeric_notes(unwanted(p, which)).deselect_workspace_greater_than(kMostWorkspace);
   return {};
 }
 
@@ -201,80 +207,162 @@ std::optional<ConvolutionChoice> ConvolutionLibrary::choose(const ConvolutionPro
   return choice;
 }
 
-std::optional<ConvolutionChoice> ConvolutionLibrary::measure(const ConvolutionProblem& p, std::string& why) {
-  Plan candidates;
+// Memory in which engines are tried, filled with random numbers.
+struct ConvolutionLibrary::Trial {
+  Trial(ConvolutionLibrary& owner, const ConvolutionProblem& p)
+      : library(owner),
+        problem(p),
+        x_bytes(uint64_t(p.n * p.h * p.w * p.c) * size_of(p.x_type)),
+        w_bytes(uint64_t(p.k * p.r * p.s * (p.c / p.groups)) * size_of(p.w_type)),
+        y_bytes(uint64_t(p.n * p.p * p.q * p.k) * size_of(p.y_type)),
+        x(x_bytes),
+        w(w_bytes),
+        y(y_bytes),
+        sums(uint64_t(p.k) * 4),
+        squares(uint64_t(p.k) * 4) {
+    fill_random(owner.device_, x.data(), x_bytes, p.x_type);
+    fill_random(owner.device_, w.data(), w_bytes, p.w_type);
+    fill_random(owner.device_, y.data(), y_bytes, p.y_type);
+  }
+
+  cudaStream_t stream() const { return library.device_.stream(); }
+
+  void run(Plan& plan, const DeviceBuffer& workspace) {
+    library.execute(plan, x.data(), w.data(), y.data(), workspace.data(),
+                    problem.sums ? sums.data() : nullptr, problem.sums ? squares.data() : nullptr);
+  }
+
+  // Microseconds of one launch, the least of some windows; given up when far above `best`.
+  float time(Plan& plan, const DeviceBuffer& workspace, float best) {
+    run(plan, workspace);
+    REN_CUDA_CHECK(cudaStreamSynchronize(stream()));
+    float fastest = 1e30f;
+    for (int window = 0; window < 4 && fastest > 0; ++window) {
+      const int launches = window == 0 ? 1 : 4;
+      REN_CUDA_CHECK(cudaEventRecord(begin.get(), stream()));
+      for (int launch = 0; launch < launches; ++launch) run(plan, workspace);
+      REN_CUDA_CHECK(cudaEventRecord(end.get(), stream()));
+      REN_CUDA_CHECK(cudaEventSynchronize(end.get()));
+      float milliseconds = 0;
+      REN_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
+      fastest = std::min(fastest, 1000 * milliseconds / float(launches));
+      if (fastest > kHopeless * best) break;
+    }
+    return fastest;
+  }
+
+  // What a plan computes, or the beginning of it.
+  std::vector<float> result(Plan& plan, const DeviceBuffer& workspace) {
+    constexpr uint64_t kMostBytes = 8 << 20;
+    const bool forward = problem.kind == ConvolutionKind::forward;
+    const bool data = problem.kind == ConvolutionKind::backward_data;
+    const DeviceBuffer& target = forward ? y : data ? x : w;
+    const DType type = forward ? problem.y_type : data ? problem.x_type : problem.w_type;
+    std::vector<std::byte> raw(std::min(kMostBytes, forward ? y_bytes : data ? x_bytes : w_bytes));
+    run(plan, workspace);
+    REN_CUDA_CHECK(cudaMemcpyAsync(raw.data(), target.data(), raw.size(), cudaMemcpyDeviceToHost, stream()));
+    REN_CUDA_CHECK(cudaStreamSynchronize(stream()));
+    std::vector<float> values(raw.size() / size_of(type));
+    convert_to_f32(raw.data(), type, values.data(), values.size());
+    return values;
+  }
+
+  // Does a plan that may add in less than FP32 agree with one that doesn't, but for the rounding of the
+  // result? Sums kept in 16 bits throughout would be off by tens to thousands of units.
+  bool agrees(Plan& plan, const DeviceBuffer& workspace, Plan& exact, const DeviceBuffer& exact_workspace) {
+    constexpr float kUnits = 4;  // of rounding the largest result: twice two results rounded once each
+    const float unit = problem.x_type == DType::bf16 ? 1.0f / 256 : 1.0f / 2048;
+    const std::vector<float> wanted = result(exact, exact_workspace), got = result(plan, workspace);
+    float largest = 0, error = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (!std::isfinite(got[i])) return false;
+      largest = std::max(largest, std::abs(wanted[i]));
+      error = std::max(error, std::abs(wanted[i] - got[i]));
+    }
+    return error <= kUnits * unit * largest;
+  }
+
+  ConvolutionLibrary& library;
+  const ConvolutionProblem& problem;
+  uint64_t x_bytes, w_bytes, y_bytes;
+  DeviceBuffer x, w, y, sums, squares;
+  Event begin = make_event(cudaEventDefault), end = make_event(cudaEventDefault);
+};
+
+// The fastest of the proposals, in less than best's time when there is a best; of those that may add in less
+// than FP32, the fastest that agrees with `best`.
+std::optional<ConvolutionChoice> ConvolutionLibrary::measure_some(Trial& trial, bool reduced,
+                                                                  std::optional<ConvolutionChoice> best,
+                                                                  std::string& why) {
+  Plan plan;
   const auto bad = [&why](fe::error_t e) {
     if (e.is_bad()) why = e.get_message();
     return e.is_bad();
   };
-  if (bad(propose(candidates.graph, p, state_->handle))) return {};
-  const uint64_t x_bytes = uint64_t(p.n * p.h * p.w * p.c) * size_of(p.x_type);
-  const uint64_t w_bytes = uint64_t(p.k * p.r * p.s * (p.c / p.groups)) * size_of(p.w_type);
-  const uint64_t y_bytes = uint64_t(p.n * p.p * p.q * p.k) * size_of(p.y_type);
-  const DeviceBuffer x(x_bytes), w(w_bytes), y(y_bytes), sums(uint64_t(p.k) * 4), squares(uint64_t(p.k) * 4);
-  fill_random(device_, x.data(), x_bytes, p.x_type);
-  fill_random(device_, w.data(), w_bytes, p.w_type);
-  fill_random(device_, y.data(), y_bytes, p.y_type);
-
-  std::optional<ConvolutionChoice> best;
-  const Event begin = make_event(cudaEventDefault), end = make_event(cudaEventDefault);
+  const ConvolutionProblem& p = trial.problem;
+  if (bad(propose(plan.graph, p, state_->handle, reduced ? Sums::reduced : Sums::exact))) return best;
+  std::shared_ptr<Plan> exact = reduced ? try_plan(p, *best, why) : nullptr;
+  if (reduced && !exact) return best;
+  const DeviceBuffer exact_workspace(reduced ? uint64_t(best->workspace) : 0);
   int measured = 0;
-  for (int64_t i = 0; i < candidates.graph.get_execution_plan_count() && measured < kMostMeasured; ++i) {
-    if (bad(candidates.graph.build_plan_at_index(i))) continue;
-    const int64_t room = candidates.graph.get_workspace_size_plan_at_index(i);
-    if (room > kMostWorkspace) continue;
-    const DeviceBuffer workspace{uint64_t(room)};
-    candidates.index = i;
-    float fastest = 1e30f;
+  for (plan.index = 0; plan.index < plan.graph.get_execution_plan_count() && measured < kMostMeasured;
+       ++plan.index) {
+    if (bad(plan.graph.build_plan_at_index(plan.index))) continue;
+    ConvolutionChoice choice;
+    choice.workspace = plan.graph.get_workspace_size_plan_at_index(plan.index);
+    if (choice.workspace > kMostWorkspace) continue;
     try {
-      execute(candidates, x.data(), w.data(), y.data(), workspace.data(), p.sums ? sums.data() : nullptr,
-              p.sums ? squares.data() : nullptr);
-      REN_CUDA_CHECK(cudaStreamSynchronize(device_.stream()));
-      for (int window = 0; window < 4; ++window) {
-        const int launches = window == 0 ? 1 : 4;
-        REN_CUDA_CHECK(cudaEventRecord(begin.get(), device_.stream()));
-        for (int launch = 0; launch < launches; ++launch)
-          execute(candidates, x.data(), w.data(), y.data(), workspace.data(), p.sums ? sums.data() : nullptr,
-                  p.sums ? squares.data() : nullptr);
-        REN_CUDA_CHECK(cudaEventRecord(end.get(), device_.stream()));
-        REN_CUDA_CHECK(cudaEventSynchronize(end.get()));
-        float milliseconds = 0;
-        REN_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-        fastest = std::min(fastest, 1000 * milliseconds / float(launches));
-        if (best && fastest > kHopeless * best->microseconds) break;
-      }
+      const DeviceBuffer workspace{uint64_t(choice.workspace)};
+      choice.microseconds = trial.time(plan, workspace, best ? best->microseconds : 1e30f);
+      ++measured;
+      if (best && best->microseconds <= choice.microseconds) continue;
+      if (bad(plan.graph.get_plan_name_at_index(plan.index, choice.name))) continue;
+      if (reduced && !trial.agrees(plan, workspace, *exact, exact_workspace)) continue;
     } catch (const Error& e) {
       why = e.what();
       continue;
     }
-    ++measured;
-    if (best && best->microseconds <= fastest) continue;
-    ConvolutionChoice choice;
-    if (bad(candidates.graph.get_plan_name_at_index(i, choice.name))) continue;
-    choice.workspace = room;
-    choice.microseconds = fastest;
     best = choice;
   }
   return best;
+}
+
+std::optional<ConvolutionChoice> ConvolutionLibrary::measure(const ConvolutionProblem& p, std::string& why) {
+  Trial trial(*this, p);
+  const std::optional<ConvolutionChoice> best = measure_some(trial, false, {}, why);
+  return best && is_16bit(p.x_type) ? measure_some(trial, true, best, why) : best;
+}
+
+// The first proposal that can be built; with Sums::any, the first that is `exact` or agrees with it.
+std::optional<ConvolutionChoice> ConvolutionLibrary::first_of(const ConvolutionProblem& problem,
+                                                              std::optional<ConvolutionChoice> exact) {
+  Plan plan;
+  if (propose(plan.graph, problem, state_->handle, exact ? Sums::any : Sums::exact).is_bad()) return exact;
+  std::optional<Trial> trial;
+  std::string why;
+  for (plan.index = 0; plan.index < plan.graph.get_execution_plan_count(); ++plan.index) {
+    ConvolutionChoice choice;
+    if (plan.graph.get_plan_name_at_index(plan.index, choice.name).is_bad()) continue;
+    if (exact && choice.name == exact->name) return exact;
+    if (plan.graph.build_plan_at_index(plan.index).is_bad()) continue;
+    choice.workspace = plan.graph.get_workspace_size_plan_at_index(plan.index);
+    if (choice.workspace > kMostWorkspace) continue;
+    if (!exact) return choice;
+    const std::shared_ptr<Plan> reference = try_plan(problem, *exact, why);
+    if (!reference) return exact;
+    if (!trial) trial.emplace(*this, problem);
+    const DeviceBuffer workspace{uint64_t(choice.workspace)}, reference_workspace{uint64_t(exact->workspace)};
+    if (trial->agrees(plan, workspace, *reference, reference_workspace)) return choice;
+  }
+  return exact;
 }
 
 std::optional<ConvolutionChoice> ConvolutionLibrary::first(const ConvolutionProblem& problem) {
   const std::string key = problem.text() + "\nfirst";
   if (const auto known = state_->choices.find(key); known != state_->choices.end()) return known->second;
   std::optional<ConvolutionChoice>& choice = state_->choices[key];
-  auto plan = std::make_shared<Plan>();
-  fe::graph::Graph& graph = plan->graph;
-  if (propose(graph, problem, state_->handle).is_bad()) return choice;
-  for (int64_t& i = plan->index; i < graph.get_execution_plan_count(); ++i) {
-    ConvolutionChoice found;
-    if (graph.build_plan_at_index(i).is_bad() || graph.get_plan_name_at_index(i, found.name).is_bad())
-      continue;
-    found.workspace = graph.get_workspace_size_plan_at_index(i);
-    if (found.workspace > kMostWorkspace) continue;
-    state_->plans[problem.text() + "\n" + found.name] = plan;
-    choice = found;
-    break;
-  }
+  choice = first_of(problem, {});
+  if (choice && is_16bit(problem.x_type)) choice = first_of(problem, choice);
   return choice;
 }
 
@@ -288,7 +376,7 @@ std::shared_ptr<ConvolutionLibrary::Plan> ConvolutionLibrary::try_plan(const Con
     return e.is_bad();
   };
   auto plan = std::make_shared<Plan>();
-  if (bad(propose(plan->graph, problem, state_->handle))) return nullptr;
+  if (bad(propose(plan->graph, problem, state_->handle, Sums::any))) return nullptr;
   // Found by its name among the proposals: the frontend does not know all knobs, so an engine can't
   // be made from them.
   const int64_t count = plan->graph.get_execution_plan_count();

@@ -38,8 +38,10 @@ struct ConvolutionChoice {
   float microseconds = 0;  // as measured; 0: not measured
 };
 
-// cuDNN's convolutions on one device. Only deterministic engines that compute in FP32 are taken,
-// and without TF32 when the data are FP32.
+// cuDNN's convolutions on one device. Only deterministic engines that add in FP32 are taken, and without TF32
+// when the data are FP32. An engine of 16-bit data that declares a reduced precision of its sums is taken
+// when its result on random data agrees with that of one which doesn't to the rounding of the result: some
+// declare it that add in FP32 (the one for images of four channels, twice as fast as the next).
 class ConvolutionLibrary {
  public:
   explicit ConvolutionLibrary(CudaDevice& device);
@@ -62,9 +64,14 @@ class ConvolutionLibrary {
 
  private:
   struct State;
+  struct Trial;
   std::shared_ptr<Plan> try_plan(const ConvolutionProblem& problem, const ConvolutionChoice& choice,
                                  std::string& why);
   std::optional<ConvolutionChoice> measure(const ConvolutionProblem& problem, std::string& why);
+  std::optional<ConvolutionChoice> measure_some(Trial& trial, bool reduced,
+                                                std::optional<ConvolutionChoice> best, std::string& why);
+  std::optional<ConvolutionChoice> first_of(const ConvolutionProblem& problem,
+                                            std::optional<ConvolutionChoice> exact);
 
   CudaDevice& device_;
   std::unique_ptr<State> state_;

@@ -36,6 +36,9 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   for (const TensorId id : node.outputs)
     if (id != kNoTensor) width = std::max(width, elements_in_16_bytes(graph.at(id).dtype));
   width = operands.widest(width);
+  for (const TensorId id : node.outputs)
+    require(id == kNoTensor || graph.at(id).dtype != DType::b1 || width == 8, "{}: a mask at width {}",
+            node.name, width);
 
   std::vector<std::string> values;
   std::string evaluate = operands.evaluate(values);
@@ -52,7 +55,8 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
     parameters += fmt::format("{}* y{}, ", type, k);
     loads += fmt::format("float r{}[{}];\n", k, width);
     set += fmt::format("r{}[v] = {};\n", k, values[k]);
-    stores += fmt::format("Vec<{0}, {1}>::pack(r{2}).store(y{2} + e);\n", type, width, k);
+    const char* place = graph.at(node.outputs[k]).dtype == DType::b1 ? "e / 8" : "e";
+    stores += fmt::format("Vec<{0}, {1}>::pack(r{2}).store(y{2} + {3});\n", type, width, k, place);
   }
   parameters.resize(parameters.size() - 2);
   result.source.index_type(elements)

@@ -127,7 +127,7 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
       .define("SPLITS", s.splits)
       .define("OUTPUTS", s.outputs)
       .define("TREE", int64_t(std::bit_ceil(uint64_t(ty)) / 2))
-      .define("UNROLL", int64_t{4})
+      .define("UNROLL", int64_t{2})
       .define("ACCUMULATOR", std::string_view(!sum    ? "Maximum"
                                               : plain ? "PlainSum"
                                                       : "Sum"))

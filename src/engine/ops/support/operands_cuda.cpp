@@ -12,6 +12,8 @@
 namespace ren::cuda {
 namespace {
 
+constexpr int64_t kMaskBits = 8;
+
 std::array<int64_t, 4> dimensions(const Shape& s) { return {s.n, s.h, s.w, s.c}; }
 
 }  // namespace
@@ -29,6 +31,8 @@ Operands::Operands(const Graph& graph, const Node& node, const Expression& expre
   require(node.inputs.size() >= size_t(expression.inputs) + random_, "{}: too few operands", node.name);
   for (int32_t i = 0; i < expression.inputs; ++i) {
     const Tensor& t = graph.at(node.inputs[size_t(i)]);
+    require(t.dtype != DType::b1 || t.shape.c % kMaskBits == 0, "{}: a mask of {} channels", node.name,
+            t.shape.c);
     operands_.push_back({t.dtype, t.shape, {}, false});
     full_.n = std::max(full_.n, t.shape.n), full_.h = std::max(full_.h, t.shape.h);
     full_.w = std::max(full_.w, t.shape.w), full_.c = std::max(full_.c, t.shape.c);
@@ -104,7 +108,7 @@ std::string Operands::loads(int width, Which which, std::string_view index) cons
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Operand& o = operands_[i];
     if (which != Which::all && o.fixed != (which == Which::fixed)) continue;
-    const std::string from = fmt::format("x{} + ({})", i, offset(o, index));
+    const std::string from = fmt::format("x{} {} ({})", i, o.type == DType::b1 ? "," : "+", offset(o, index));
     const bool vector = !o.strides.empty() && o.strides.back() != 0;
     if (vector)
       text += fmt::format("const Vec<{0}, {1}> a{2} = Vec<{0}, {1}>::load({3});\n", name_of(o.type), width, i,

@@ -11,6 +11,7 @@ struct bf16 { unsigned short bits; };
 struct i32 { int bits; };
 struct u8 { unsigned char bits; };
 struct i8 { signed char bits; };
+struct b1 { unsigned char bits; };  // eight elements
 
 // One element between its storage, as the low bits of a word, and FP32.
 template <typename T> struct Codec;
@@ -133,6 +134,25 @@ struct Vec {
   }
   // In the order i = 0, 1, ... : the first of a word clears it.
   __device__ void set(int i, float value) { set_raw(i, Codec<T>::encode(value)); }
+};
+
+// Truth values: `e` is the first element's place, a multiple of V. To store, V is 8: whole bytes.
+template <int V>
+struct Vec<b1, V> {
+  static_assert(V <= 8, "a byte at a time");
+  unsigned bits;
+  static __device__ Vec load(const b1* p, uint64 e) { return {unsigned(p[e / 8].bits) >> (e % 8)}; }
+  __device__ void store(b1* p) const {
+    static_assert(V == 8, "a byte at a time");
+    p->bits = (unsigned char)bits;
+  }
+  __device__ float get(int i) const { return float((bits >> i) & 1u); }
+  static __device__ Vec pack(const float (&values)[V]) {
+    Vec r{0};
+#pragma unroll
+    for (int i = 0; i < V; ++i) r.bits |= (values[i] != 0.0f ? 1u : 0u) << i;
+    return r;
+  }
 };
 
 template <typename T> __device__ float load_one(const T* p) { return Vec<T, 1>::load(p).get(0); }
