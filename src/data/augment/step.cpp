@@ -74,9 +74,9 @@ std::span<const StepInfo> step_infos() { return kInfos; }
 
 const StepInfo& info_of(StepKind kind) { return kInfos[size_t(kind) - 1]; }
 
-const StepInfo* find_step(std::string_view name) {
+const StepInfo* find_step(std::string_view name, const char* StepInfo::*which) {
   for (const StepInfo& info : kInfos)
-    if (name == info.name || name == info.torchvision_name) return &info;
+    if (name == info.*which) return &info;
   return nullptr;
 }
 
@@ -132,6 +132,15 @@ std::string Step::text() const {
   const std::span<const double> used(values.data(), size_t(info.value_count()));
   return fmt::format("{}:{}{}", info.name, fmt::join(used, ","),
                      info.takes_interpolation ? fmt::format(":{}", name_of(interpolation)) : std::string());
+}
+
+bool find_interpolation(std::string_view name, Interpolation& out) {
+  for (const Interpolation one : {Interpolation::nearest, Interpolation::bilinear, Interpolation::bicubic}) {
+    if (name != name_of(one)) continue;
+    out = one;
+    return true;
+  }
+  return false;
 }
 
 const char* name_of(Interpolation interpolation) {

@@ -45,7 +45,8 @@ struct StepInfo {
 
 std::span<const StepInfo> step_infos();
 const StepInfo& info_of(StepKind kind);
-const StepInfo* find_step(std::string_view name);          // by either name; nullptr: none
+// By StepInfo::name or torchvision_name; nullptr when there is none.
+const StepInfo* find_step(std::string_view name, const char* StepInfo::*which);
 std::string allowed_text(const StepParameter& parameter);  // "p from 0 to 1"
 std::string signature_text(const StepInfo& info);          // "random-erasing[:P[,SCALE,SCALE[,...]]]"
 
@@ -65,5 +66,6 @@ struct Step {
 };
 
 const char* name_of(Interpolation interpolation);
+bool find_interpolation(std::string_view name, Interpolation& out);  // false: there is none
 
 }  // namespace ren::data
