@@ -122,6 +122,7 @@ void add_step(Entry& entry, const data::StepInfo& info, AugmentationBuilder& bui
     value = std::copy(given.begin(), given.end(), value);
   }
   if (info.takes_interpolation) step.interpolation = entry.interpolation(step.interpolation);
+  entry.check_all_known();  // before what the step itself finds wrong: a misspelt argument may be the reason
   builder.add_step(step, info.torchvision_name);
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "engine/base/vector_clones.h"
 
@@ -50,14 +51,30 @@ Table identity() {
   return table_of([](int i) { return i; });
 }
 
-uint8_t luma(const uint8_t* p) { return uint8_t((p[0] * 19595 + p[1] * 38470 + p[2] * 7471 + 0x8000) >> 16); }
+inline uint8_t luma(const uint8_t* p) {
+  return uint8_t((p[0] * 19595 + p[1] * 38470 + p[2] * 7471 + 0x8000) >> 16);
+}
 
-Table blend_from_constant(int degenerate, double factor) {
-  Table table = identity();
-  Table constant;
-  constant.fill(uint8_t(degenerate));
-  blend(constant.data(), table.data(), table.size(), float(factor));
-  return table;
+// The luma of each pixel three times.
+REN_CLONES void gray_pixels(const uint8_t* from, size_t pixels, uint8_t* to) {
+  for (size_t i = 0; i < pixels; ++i) {
+    const uint8_t gray = luma(from + 3 * i);
+    to[3 * i] = to[3 * i + 1] = to[3 * i + 2] = gray;
+  }
+}
+
+REN_CLONES int sum_of_luma(const uint8_t* p, int pixels) {
+  int sum = 0;
+  for (int i = 0; i < pixels; ++i) sum += luma(p + 3 * i);
+  return sum;
+}
+
+inline uint8_t blended(int degenerate, int value, float factor) {
+  return uint8_t(std::clamp(int(float(degenerate) + factor * float(value - degenerate)), 0, 255));
+}
+
+REN_CLONES void blend_with_constant(int degenerate, uint8_t* picture, size_t bytes, float factor) {
+  for (size_t i = 0; i < bytes; ++i) picture[i] = blended(degenerate, picture[i], factor);
 }
 
 constexpr int kChunk = 256;  // pixels whose hue is changed at once
@@ -92,44 +109,44 @@ REN_CLONES void shift_hue(Planes& p, int count, uint8_t shift) {
     const int low = int(v * (1.0 - double(fs)) + 0.5);
     const int falling = int(v * (1.0 - double(fs * fraction)) + 0.5);
     const int rising = int(v * (1.0 - double(fs) * (1.0 - double(fraction))) + 0.5);
-    const int k = whole == 6 ? 0 : whole;
-    const int red = k == 0 || k == 5 ? most : k == 1 ? falling : k == 4 ? rising : low;
-    const int green = k == 1 || k == 2 ? most : k == 0 ? rising : k == 3 ? falling : low;
-    const int blue = k == 3 || k == 4 ? most : k == 2 ? rising : k == 5 ? falling : low;
-    p.r[i] = uint8_t(s == 0 ? most : red);
-    p.g[i] = uint8_t(s == 0 ? most : green);
-    p.b[i] = uint8_t(s == 0 ? most : blue);
+    // Each channel is one of the four values; sector 6 is 0 again. As sums of products, which don't branch.
+    const int k0 = (whole == 0) | (whole == 6), k1 = whole == 1, k2 = whole == 2, k3 = whole == 3,
+              k4 = whole == 4, k5 = whole == 5;
+    const int red = (k0 + k5) * most + k1 * falling + k4 * rising + (k2 + k3) * low;
+    const int green = (k1 + k2) * most + k3 * falling + k0 * rising + (k4 + k5) * low;
+    const int blue = (k3 + k4) * most + k5 * falling + k2 * rising + (k0 + k1) * low;
+    const int colored = s != 0, gray = (1 - colored) * most;
+    p.r[i] = uint8_t(gray + colored * red);
+    p.g[i] = uint8_t(gray + colored * green);
+    p.b[i] = uint8_t(gray + colored * blue);
   }
 }
 
 }  // namespace
 
 REN_CLONES void blend(const uint8_t* degenerate, uint8_t* picture, size_t bytes, float factor) {
-  for (size_t i = 0; i < bytes; ++i) {
-    const float value = float(degenerate[i]) + factor * float(picture[i] - degenerate[i]);
-    picture[i] = uint8_t(int(std::min(std::max(value, 0.0f), 255.0f)));
-  }
+  for (size_t i = 0; i < bytes; ++i) picture[i] = blended(degenerate[i], picture[i], factor);
 }
 
 void adjust_brightness(const Pixels& picture, double factor) {
-  map_bytes(picture, blend_from_constant(0, factor));
+  blend_with_constant(0, picture.data, picture.bytes(), float(factor));
 }
 
 void adjust_contrast(const Pixels& picture, double factor) {
   int64_t sum = 0;
-  if (picture.channels == 3)
-    for (size_t i = 0; i < picture.bytes(); i += 3) sum += luma(picture.data + i);
-  else
-    for (size_t i = 0; i < picture.bytes(); ++i) sum += picture.data[i];
+  for (int y = 0; y < picture.height; ++y) {
+    const uint8_t* const row = picture.row(y);
+    sum += picture.channels == 3 ? sum_of_luma(row, picture.width)
+                                 : std::accumulate(row, row + picture.width, 0);
+  }
   const double mean = double(sum) / (double(picture.width) * picture.height);
-  map_bytes(picture, blend_from_constant(int(mean + 0.5), factor));
+  blend_with_constant(int(mean + 0.5), picture.data, picture.bytes(), float(factor));
 }
 
 void adjust_saturation(const Pixels& picture, double factor, Scratch& scratch) {
   if (picture.channels != 3) return;
   scratch.bytes.resize(picture.bytes());
-  for (size_t i = 0; i < picture.bytes(); i += 3)
-    scratch.bytes[i] = scratch.bytes[i + 1] = scratch.bytes[i + 2] = luma(picture.data + i);
+  gray_pixels(picture.data, picture.bytes() / 3, scratch.bytes.data());
   blend(scratch.bytes.data(), picture.data, picture.bytes(), float(factor));
 }
 
@@ -150,11 +167,7 @@ void adjust_hue(const Pixels& picture, double shift) {
 }
 
 void rgb_to_grayscale(const Pixels& picture) {
-  if (picture.channels != 3) return;
-  for (size_t i = 0; i < picture.bytes(); i += 3) {
-    uint8_t* const p = picture.data + i;
-    p[0] = p[1] = p[2] = luma(p);
-  }
+  if (picture.channels == 3) gray_pixels(picture.data, picture.bytes() / 3, picture.data);
 }
 
 void posterize(const Pixels& picture, int bits) {

@@ -51,7 +51,7 @@ REN_CLONES void round_row(const float* from, size_t count, uint8_t* to) {
   // Adding 1.5 * 2^23 leaves the whole number, halves to even, in the low bits.
   for (size_t i = 0; i < count; ++i) {
     const float rounded = (from[i] + 12582912.0f) - 12582912.0f;
-    to[i] = uint8_t(int(std::min(rounded, 255.0f)));
+    to[i] = uint8_t(std::min(int(rounded), 255));
   }
 }
 
