@@ -75,6 +75,7 @@ void Train::check_outputs() const {
   const std::vector<NeededFile> resumed = {{resume, "the checkpoint to resume from"}};
   PlannedOutputs outputs;
   outputs.keep({{data, "the data set"}, {validation, "the validation data"}});
+  if (augment.ends_with(".json")) outputs.keep({{augment, "the augmentation file"}});
   outputs.add("--out", out, size, resumed);
   if (!out_ema.empty()) outputs.add("--out-ema", out_ema, size, resumed);
   if (!checkpoint.empty()) {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "capi/augmentation_text.h"
+#include "engine/base/rng.h"
 #include "engine/base/status.h"
 
 namespace ren::capi {
@@ -200,6 +201,46 @@ TEST(AugmentationJson, ComesFromAFile) {
   expect_reason(path, "'" + path + "': not JSON");
   std::filesystem::remove(path);
   expect_reason(path, path);
+}
+
+// Damaged texts are understood or refused; what is understood can be told and read again.
+TEST(AugmentationText, SurvivesDamage) {
+  const std::string texts[] = {
+      "random-resized-crop:0.2-0.9,0.5-2,flip:0.25,color-jitter:0.4,0.3,0.2,0.1,rand-augment:2,9,31:bilinear",
+      "resize:40,pad-crop:2,gaussian-blur:5,0.1,1,random-erasing:0.25,0.02,0.33,0.3,3.3,7,bicubic",
+      R"([{"name":"RandomResizedCrop","size":[32,32],"scale":[0.2,1]},{"name":"RandAugment","magnitude":5}])",
+      R"([{"name":"Resize","size":40},{"name":"CenterCrop"},{"name":"RandomErasing","value":[1,2,3]}])"};
+  int understood = 0;
+  for (uint64_t i = 0; i < 20000; ++i) {
+    RandomStream random(3, 4, i);
+    std::string text = texts[i % std::size(texts)];
+    for (uint32_t change = random.below(3); change < 3; ++change) {
+      const size_t at = random.below(uint32_t(text.size()));
+      const size_t from = random.below(uint32_t(text.size()));
+      switch (random.below(4)) {
+        case 0:
+          text[at] = char(random.bits());
+          break;
+        case 1:
+          text[at] = ",:-.[]{}\"09"[random.below(11)];
+          break;
+        case 2:
+          text.erase(at, 1 + random.below(6));
+          break;
+        default:
+          text.insert(at, text.substr(from, 1 + random.below(8)));
+      }
+      if (text.empty()) text = ",";
+    }
+    try {
+      const auto a = parse_augmentation(text, 32, 32);
+      ++understood;
+      ASSERT_EQ(parse_augmentation(augmentation_text(a), 32, 32).text(), a.text()) << text;
+    } catch (const Error& error) {
+      ASSERT_FALSE(std::string_view(error.what()).empty()) << text;
+    }
+  }
+  EXPECT_GT(understood, 200);
 }
 
 }  // namespace

@@ -136,6 +136,7 @@ class Usage(Case):
             json.dump([{'name': 'RandomCrop', 'padding': 2}, {'name': 'RandAugment', 'num_ops': 1}, {'name': 'RandomErasing'}], file)
         out, _ = self.passes(*train(path))
         self.assertIn('augment.json (pad-crop:2,rand-augment:1,9,31:nearest,random-erasing:0.5,', out)
+        self.refused(*train(path, '--checkpoint', path), says=['--checkpoint', 'the augmentation file'])
         start = json.loads(self.passes(*train('auto,color-jitter:0.4,0.4', '--json'))[0].splitlines()[0])
         self.assertRegex(start['augmentation'], r'^pad-crop:\d+,flip:0.5,color-jitter:0.4,0.4,0,0$')
         with open(path, 'w') as file:
