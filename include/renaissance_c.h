@@ -358,13 +358,29 @@ typedef struct ren_loader_options {
   int64_t channels, height, width; /* of the model's input; channels 3 (RGB) or 1 (gray); required */
   /* What is done to the pictures, a list with commas; NULL: "none".
    *   none                      resize and centre crop, nothing random
-   *   auto                      what suits training at this size: pad-crop or random-resized-crop, with flip
+   *   auto                      what suits training at this size: pad-crop or random-resized-crop, with flip;
+   *                             more transforms may follow
    *   exact                     as they are; they must have the model's size
    *   flip[:P]                  mirrored with probability P (0.5)
    *   pad-crop[:PIXELS]         random crop after padding with PIXELS (4) of black
-   *   random-resized-crop[:MIN[-MAX]]   of MIN..MAX (0.08-1) of the area
+   *   random-resized-crop[:MIN[-MAX[,RATIO-RATIO]]]   of MIN..MAX (0.08-1) of the area, width by height
+   *                             within the ratios (0.75-1.3333)
    *   center-crop[:SHORT]       short side resized to SHORT pixels (8/7 of the model's) before the crop
-   *   bilinear, bicubic         the resizing filter (bilinear) */
+   *   resize                    to the model's height and width
+   *   resize:SHORT              the short side first; center-crop or pad-crop has to follow
+   *   bilinear, bicubic         the resizing filter (bilinear)
+   * Behind the crop, in the order given, each at most once; numbers are separated by commas, later ones may be
+   * left out. Names, meanings and defaults are torchvision's (docs/data.md):
+   *   vertical-flip[:P]         P 0 to 1 (0.5)
+   *   color-jitter:B[,C[,S[,H]]]    brightness, contrast, saturation 0 to 100, hue 0 to 0.5 (0)
+   *   random-grayscale[:P]      P 0 to 1 (0.1)
+   *   gaussian-blur:SIZE[,MIN,MAX]  odd kernel size 1 to 255, sigma 0.001 to 1000 (0.1,2)
+   *   random-erasing[:P[,SCALE,SCALE[,RATIO,RATIO[,R,G,B]]]]   (0.5,0.02,0.33,0.3,3.3,0,0,0)
+   *   rand-augment[:OPS[,MAGNITUDE[,BINS]]][:nearest|bilinear|bicubic]   (2,9,31:nearest)
+   *   trivial-augment-wide[:BINS][:nearest|bilinear|bicubic]   (31:nearest)
+   *   auto-contrast[:P]         P 0 to 1 (0.5)
+   * Or a JSON list, e.g. [{"name": "RandAugment", "num_ops": 2, "magnitude": 9}], as the text itself or as the
+   * name of a file that ends with ".json", which is read by ren_loader_create. */
   const char* augmentation;
   uint64_t seed;
   int32_t last_batch;  /* REN_LAST_BATCH_* */
@@ -384,7 +400,7 @@ typedef struct ren_loader_info {
 #define REN_LOADER_INFO_INIT REN_INIT_(ren_loader_info)
 
 /* A stream of one split's pictures. Its bytes depend on the pictures and the options but threads,
- * prefetch and cache_bytes. Has threads of its own. Errors: NOT_FOUND (split), INVALID_ARGUMENT. */
+ * prefetch and cache_bytes. Has threads of its own. Errors: NOT_FOUND (split, augmentation file), IO, INVALID_ARGUMENT. */
 REN_API int32_t ren_loader_create(const ren_dataset* dataset, const char* split,
                                   const ren_loader_options* options, ren_loader** loader);
 
@@ -446,8 +462,8 @@ typedef struct ren_trainer_options {
   int32_t image_type;       /* REN_IMAGE_* of the batches; loaders of pictures give UINT8 */
 
   /* Pictures reach the network as (x - mean[c]) / std[c], x = byte / 255 for UINT8, or the value as
-   * it is for FLOAT32. By name ("none", "half", "imagenet", "cifar10") or by numbers; by name NULL and
-   * no numbers: "none". */
+   * it is for FLOAT32. By name ("none", "half", "imagenet", "cifar10", "cifar100", "mnist", "clip") or by
+   * numbers; by name NULL and no numbers: "none". */
   const char* normalize;
   const float* mean;
   const float* std;

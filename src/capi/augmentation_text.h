@@ -7,8 +7,9 @@
 
 namespace ren::capi {
 
-// Reads "random-resized-crop:0.35-1,flip", as renaissance_c.h lists it; throws invalid_argument
-// with what is understood.
+// Reads "random-resized-crop:0.35-1,flip", as renaissance_c.h lists it, a JSON list (from '[' on), or the
+// JSON file that a name ending with ".json" names. Throws invalid_argument with what is understood, or what
+// read_file() throws.
 data::Augmentation parse_augmentation(const std::string& text, int height, int width);
 
 // The same treatment in those words, with the values that decide.

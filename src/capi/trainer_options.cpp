@@ -72,7 +72,8 @@ InputSpec input_spec(const ren_trainer_options& o, size_t channels) {
     const data::Normalization* named = data::find_normalization(o.normalize);
     if (named == nullptr)
       fail(StatusCode::invalid_argument,
-           "normalize '{}' is not known; there are none, half, imagenet, cifar10", o.normalize);
+           "normalize '{}' is not known; there are none, half, imagenet, cifar10, cifar100, mnist, clip",
+           o.normalize);
     for (size_t c = 0; c < channels; ++c) {
       mean[c] = named->mean[c < 3 ? c : 0];
       deviation[c] = named->std[c < 3 ? c : 0];

@@ -88,7 +88,8 @@ void DeviceChoice::apply(ren_trainer_options& options) const {
 }
 
 void NormalizeChoice::add(CLI::App& command) {
-  auto* named = add_choice(command, "--normalize", name, {"imagenet", "cifar10", "half", "none"},
+  auto* named = add_choice(command, "--normalize", name,
+                           {"imagenet", "cifar10", "cifar100", "mnist", "clip", "half", "none"},
                            "Mean and deviation of the pixels by name; default: what the model's metadata "
                            "says, else imagenet, with one channel half");
   auto* means = add_numbers(command, "--mean", mean, Bounds::any,

@@ -75,6 +75,7 @@ void Train::check_outputs() const {
   const std::vector<NeededFile> resumed = {{resume, "the checkpoint to resume from"}};
   PlannedOutputs outputs;
   outputs.keep({{data, "the data set"}, {validation, "the validation data"}});
+  if (augment.ends_with(".json")) outputs.keep({{augment, "the augmentation file"}});
   outputs.add("--out", out, size, resumed);
   if (!out_ema.empty()) outputs.add("--out-ema", out_ema, size, resumed);
   if (!checkpoint.empty()) {
@@ -183,9 +184,10 @@ void Train::announce() {
                           classes_.size(),
                           validation_size_ > 0 ? fmt::format("{} for validation", validation_size_)
                                                : std::string("none for validation (--val names some)")));
-  output.line(fmt::format("input     {}x{}x{}, augmentation {}, normalisation {}", info_.channels,
-                          info_.height, info_.width,
-                          augment == "auto" ? fmt::format("auto ({})", chosen) : augment, normalize.text()));
+  output.line(fmt::format(
+      "input     {}x{}x{}, augmentation {}, normalisation {}", info_.channels, info_.height, info_.width,
+      augment == "auto" || augment.ends_with(".json") ? fmt::format("{} ({})", augment, chosen) : augment,
+      normalize.text()));
   output.line(fmt::format("device    {}, {}", name, device.precision));
   if (position.steps > 0)
     output.line(fmt::format("resumed   epoch {}, after {} steps", position.epoch + 1, position.steps));
@@ -412,9 +414,12 @@ void add_train(CLI::App& app, int&) {
           "--augment", state->augment,
           "none; auto, which suits the model's input size; or a list with commas: flip[:P] (P = 0.5), "
           "one of pad-crop[:PIXELS] (4), random-resized-crop[:MIN[-MAX]] (shares of the area, "
-          "0.08-1), center-crop[:SHORT] (pixels) and exact (pictures have the model's size), and "
-          "one of bilinear, bicubic (default: auto)")
-      ->type_name("LIST");
+          "0.08-1), center-crop[:SHORT] (pixels), resize and exact (pictures have the model's size), "
+          "one of bilinear, bicubic, and torchvision's transforms, each with its numbers: vertical-flip, "
+          "color-jitter:B,C,S,H, random-grayscale, gaussian-blur:SIZE, random-erasing, rand-augment:2,9, "
+          "trivial-augment-wide, auto-contrast (docs/data.md); or a .json file with a list of torchvision's "
+          "transforms (default: auto)")
+      ->type_name("LIST|FILE.json");
   state->normalize.add(*command);
   command->add_flag("--drop-last", state->drop_last, "Leave out an epoch's last batch when it isn't full");
   state->model.add_globs(*command);

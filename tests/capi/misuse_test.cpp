@@ -213,7 +213,7 @@ TEST(Misuse, TrainerOptionsOutOfRangeAreAllListed) {
   refused([](auto& o) { o.device = "tpu"; }, REN_ERROR_INVALID_ARGUMENT);
   refused([](auto& o) { o.device = "cuda:x"; }, REN_ERROR_INVALID_ARGUMENT);
   refused([](auto& o) { o.device = "cpu:1"; }, REN_ERROR_NOT_FOUND);
-  refused([](auto& o) { o.normalize = "mnist"; }, REN_ERROR_INVALID_ARGUMENT);
+  refused([](auto& o) { o.normalize = "svhn"; }, REN_ERROR_INVALID_ARGUMENT);
   refused([](auto& o) { o.losses = "nothing:1"; }, REN_ERROR_NOT_FOUND);
   for (const char* losses :
        {":", "", ",", "logits,", ",logits", "logits:", "logits:x", "logits:0", "logits:-1", "logits:nan",

@@ -124,6 +124,25 @@ class Usage(Case):
         usage(*self.train('x.onnx', '--device', 'abacus'), says='abacus')
         usage('train', MODEL, '--data', self.data, '--out', self.path('x.onnx'), '--augment', 'flip,spin', says='spin')
 
+    def test_augmentations(self):
+        def train(augment, *more):
+            return ('train', MODEL, '--data', self.data, '--batch', '8', '--normalize', 'half', '--out', self.path('a.onnx'), '--augment', augment, *more)
+        for augment, says in (('color-jitter:0.4,0.4,0.4,0.6', 'hue from 0 to 0.5'), ('rand-augment:2,31', '0 to 30'), ('gaussian-blur', 'kernel_size'),
+                              ('random-erasing:2', 'p from 0 to 1'), ('trivial-augment-wide:bilinea', 'trivial-augment-wide[:NUM_MAGNITUDE_BINS]'),
+                              ('spin', 'random-grayscale[:P]'), (self.path('none.json'), 'none.json')):
+            self.refused(*train(augment), says=says)
+        path = self.path('augment.json')
+        with open(path, 'w') as file:
+            json.dump([{'name': 'RandomCrop', 'padding': 2}, {'name': 'RandAugment', 'num_ops': 1}, {'name': 'RandomErasing'}], file)
+        out, _ = self.passes(*train(path))
+        self.assertIn('augment.json (pad-crop:2,rand-augment:1,9,31:nearest,random-erasing:0.5,', out)
+        self.refused(*train(path, '--checkpoint', path), says=['--checkpoint', 'the augmentation file'])
+        start = json.loads(self.passes(*train('auto,color-jitter:0.4,0.4', '--json'))[0].splitlines()[0])
+        self.assertRegex(start['augmentation'], r'^pad-crop:\d+,flip:0.5,color-jitter:0.4,0.4,0,0$')
+        with open(path, 'w') as file:
+            json.dump([{'name': 'RandomCrop'}, {'name': 'ColorJitter', 'strength': 1}], file)
+        self.refused(*train(path), says=['augment.json', 'transform 2 (ColorJitter)', "'strength'"])
+
     # An empty value is neither "not given" nor the next word.
     def test_empty_values_are_refused(self):
         for command in ('train', 'plan', 'eval', 'export', 'predict', 'inspect', 'verify'):

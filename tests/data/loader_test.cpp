@@ -99,7 +99,11 @@ std::vector<Taken> epochs_of(const Split& split, const LoaderOptions& options, i
 }
 
 TEST_F(LoaderTest, SameBytesWhateverTheThreadsCacheAndPrefetch) {
-  for (const LoaderOptions& base : {training(), evaluation()}) {
+  LoaderOptions augmented = training();
+  augmented.augmentation.steps = {
+      Step::with_defaults(StepKind::vertical_flip), Step::with_defaults(StepKind::trivial_augment_wide),
+      Step::with_defaults(StepKind::rand_augment), Step::with_defaults(StepKind::random_erasing)};
+  for (const LoaderOptions& base : {training(), evaluation(), augmented}) {
     LoaderOptions one = base;
     one.threads = 1;
     one.cache_bytes = 0;

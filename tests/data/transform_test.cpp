@@ -2,6 +2,8 @@
 #include "data/augment/transform.h"
 
 #include <cmath>
+#include <cstring>
+#include <set>
 
 #include "data/augment/normalization.h"
 #include "data/support.h"
@@ -104,6 +106,47 @@ TEST(PadCrop, IsACutOfThePaddedPicture) {
       EXPECT_LT(flips, 140);
     }
   }
+}
+
+// Behind a resize of the short side: every crop of the resized picture comes, none leaves it.
+TEST(PadCrop, CutsTheResizedPicture) {
+  const Image picture = make_picture(30, 20, 3, 5);
+  Augmentation a;
+  a.mode = Augmentation::Mode::pad_crop;
+  a.padding = 0;
+  a.resize_short = 10;
+  Transformer transformer(a, 8, 9, 3);
+  Image resized;
+  Resizer().resize(picture.view(), 15, 10, Filter::bilinear, resized);
+  std::set<std::pair<int, int>> places;
+  for (uint64_t i = 0; i < 400; ++i) {
+    const std::string got = finish(transformer, picture, i, 8 * 9 * 3);
+    RandomStream random(11, 2, i);
+    const int top = int(random.below(3)), left = int(random.below(7));
+    places.insert({top, left});
+    for (int y = 0; y < 8; ++y)
+      ASSERT_EQ(std::memcmp(got.data() + y * 27, resized.row(top + y) + left * 3, 27), 0);
+  }
+  EXPECT_EQ(places.size(), 21u);
+
+  a.resize_short = 7;
+  Transformer small(a, 8, 9, 3);
+  const Error error = error_of([&] { small.prepare(picture); });
+  EXPECT_EQ(error.code(), StatusCode::invalid_data);
+  EXPECT_NE(std::string(error.what()).find("larger short side"), std::string::npos);
+  a.padding = 1;
+  EXPECT_NO_THROW(Transformer(a, 8, 9, 3).prepare(picture));
+}
+
+TEST(Resize, TakesAnySizeToTheModels) {
+  const Image picture = make_picture(30, 20, 3, 5);
+  Augmentation a;
+  a.mode = Augmentation::Mode::resize;
+  Transformer transformer(a, 12, 9, 3);
+  Image wanted;
+  Resizer().resize(picture.view(), 9, 12, Filter::bilinear, wanted);
+  const std::string got = finish(transformer, picture, 0, wanted.bytes());
+  EXPECT_EQ(std::memcmp(got.data(), wanted.data(), wanted.bytes()), 0);
 }
 
 TEST(Flip, MirrorsRows) {

@@ -48,9 +48,22 @@ void Augmentation::validate() const {
         "0 < min <= max <= 100");
   check(padding >= 0 && padding <= 65535, "padding", "0 to 65535");
   check(flip >= 0 && flip <= 1, "flip", "a chance from 0 to 1");
+  uint32_t seen = 0;
+  for (const Step& step : steps) {
+    step.validate();
+    if ((seen & (1u << int(step.kind))) != 0)
+      fail(StatusCode::invalid_argument, "augmentation {} is given more than once", info_of(step.kind).name);
+    seen |= 1u << int(step.kind);
+  }
 }
 
 std::string Augmentation::text() const {
+  std::string text = crop_text();
+  for (const Step& step : steps) text.append(" ").append(step.text());
+  return text;
+}
+
+std::string Augmentation::crop_text() const {
   const char* const name = filter == Filter::bilinear ? "bilinear" : "bicubic";
   switch (mode) {
     case Mode::none:
@@ -62,7 +75,10 @@ std::string Augmentation::text() const {
       return fmt::format("resize_center_crop {} short={} keep_exact_size={} flip={}", name, resize_short,
                          keep_exact_size, flip);
     case Mode::pad_crop:
-      return fmt::format("pad_crop {} padding={} flip={}", name, padding, flip);
+      return fmt::format("pad_crop {} padding={}{} flip={}", name, padding,
+                         resize_short > 0 ? fmt::format(" short={}", resize_short) : "", flip);
+    case Mode::resize:
+      return fmt::format("resize {} flip={}", name, flip);
   }
   return {};
 }
@@ -119,6 +135,7 @@ int center_offset(int size, int crop) {
 Transformer::Transformer(const Augmentation& augmentation, int height, int width, int channels)
     : augmentation_(augmentation), height_(height), width_(width), channels_(channels) {
   augmentation_.validate();
+  for (const Step& step : augmentation_.steps) check_step_size(step, width, height);
 }
 
 const Image& Transformer::prepare(const Image& decoded) {
@@ -135,7 +152,16 @@ const Image& Transformer::prepare(const Image& decoded) {
     case Augmentation::Mode::random_resized_crop:
       return decoded;
     case Augmentation::Mode::pad_crop:
+      if (augmentation_.resize_short > 0) {
+        const Image& resized = resize_short_side(decoded, augmentation_.resize_short);
+        check_crop(resized);
+        return resized;
+      }
       return exact ? decoded : fit(decoded, target_short);
+    case Augmentation::Mode::resize:
+      if (exact) return decoded;
+      resizer_.resize(decoded.view(), width_, height_, augmentation_.filter, resized_);
+      return resized_;
     case Augmentation::Mode::resize_center_crop: {
       if (exact && augmentation_.keep_exact_size) return decoded;
       const int automatic = round_half_even(target_short * 8.0 / 7.0);
@@ -145,8 +171,7 @@ const Image& Transformer::prepare(const Image& decoded) {
   return decoded;
 }
 
-// Resize(short_side) and CenterCrop, black where the crop is larger than the picture.
-const Image& Transformer::fit(const Image& decoded, int short_side) {
+const Image& Transformer::resize_short_side(const Image& decoded, int short_side) {
   int width, height;
   short_side_size(decoded.width(), decoded.height(), short_side, width, height);
   // A picture of 1 x 60000 pixels would otherwise become one of gigabytes.
@@ -154,6 +179,24 @@ const Image& Transformer::fit(const Image& decoded, int short_side) {
     fail(StatusCode::invalid_data, "the picture is {} x {} pixels: too long and thin to be resized",
          decoded.width(), decoded.height());
   resizer_.resize(decoded.view(), width, height, augmentation_.filter, resized_);
+  return resized_;
+}
+
+// RandomCrop takes nothing smaller, padding included.
+void Transformer::check_crop(const Image& prepared) const {
+  const int padding = 2 * augmentation_.padding;
+  if (prepared.width() + padding < width_ || prepared.height() + padding < height_)
+    fail(StatusCode::invalid_data,
+         "the picture is {} x {} pixels after resizing and {} of padding a side, the crop is {} x {}: choose "
+         "a "
+         "larger short side",
+         prepared.width(), prepared.height(), augmentation_.padding, width_, height_);
+}
+
+// Resize(short_side) and CenterCrop, black where the crop is larger than the picture.
+const Image& Transformer::fit(const Image& decoded, int short_side) {
+  resize_short_side(decoded, short_side);
+  const int width = resized_.width(), height = resized_.height();
   if (width == width_ && height == height_) return resized_;
   const int left = center_offset(width, width_), top = center_offset(height, height_);
   fitted_.resize(width_, height_, channels_);
@@ -173,28 +216,31 @@ void Transformer::finish(const Image& prepared, RandomStream& random, uint8_t* o
     finish_region(prepared.view().crop(region), random, out);
   } else if (augmentation_.mode == Augmentation::Mode::pad_crop) {
     pad_crop(prepared, random, out);
+    run_steps(random, out);
   } else {
     copy_picture(prepared, draw_flip(random), out);
+    run_steps(random, out);
   }
 }
 
 void Transformer::finish_region(const ImageView& region, RandomStream& random, uint8_t* out) {
   resizer_.resize(region, width_, height_, augmentation_.filter, resized_);
   copy_picture(resized_, draw_flip(random), out);
+  run_steps(random, out);
 }
 
 void Transformer::pad_crop(const Image& prepared, RandomStream& random, uint8_t* out) const {
-  const int padding = augmentation_.padding;
-  const int top = int(random.below(uint32_t(2 * padding + 1))) - padding;
-  const int left = int(random.below(uint32_t(2 * padding + 1))) - padding;
+  const int padding = augmentation_.padding, width = prepared.width(), height = prepared.height();
+  const int top = int(random.below(uint32_t(height + 2 * padding - height_ + 1))) - padding;
+  const int left = int(random.below(uint32_t(width + 2 * padding - width_ + 1))) - padding;
   const bool flip = draw_flip(random);
   const size_t stride = size_t(width_) * size_t(channels_);
-  // The picture's part of a row, before the flip: columns x0 .. x0 + w of the target.
-  const int x0 = std::clamp(-left, 0, width_), w = std::clamp(width_ - std::abs(left), 0, width_);
-  const int target_x = flip ? width_ - x0 - w : x0;
+  // The picture's part of a row, before the flip: columns x0 .. x1 of the target.
+  const int x0 = std::clamp(-left, 0, width_), x1 = std::clamp(width - left, x0, width_);
+  const int w = x1 - x0, target_x = flip ? width_ - x1 : x0;
   for (int y = 0; y < height_; ++y, out += stride) {
     const int from = y + top;
-    if (from < 0 || from >= height_ || w == 0) {
+    if (from < 0 || from >= height || w == 0) {
       std::memset(out, 0, stride);
       continue;
     }

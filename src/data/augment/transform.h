@@ -5,6 +5,7 @@
 
 #include "data/augment/augmentation.h"
 #include "data/augment/resize.h"
+#include "data/augment/step_runner.h"
 #include "data/decode/image.h"
 #include "engine/base/rng.h"
 
@@ -42,16 +43,22 @@ class Transformer {
   void finish_region(const ImageView& region, RandomStream& random, uint8_t* out);
 
  private:
+  void run_steps(const RandomStream& random, uint8_t* out) {
+    runner_.run(augmentation_.steps, random, {out, width_, height_, channels_});
+  }
   bool draw_flip(RandomStream& random) const {
     return augmentation_.flip > 0 && random.uniform() < augmentation_.flip;
   }
+  const Image& resize_short_side(const Image& decoded, int short_side);
   const Image& fit(const Image& decoded, int short_side);
+  void check_crop(const Image& prepared) const;
   void pad_crop(const Image& prepared, RandomStream& random, uint8_t* out) const;
 
   Augmentation augmentation_;
   int height_, width_, channels_;
   Resizer resizer_;
   Image resized_, fitted_;
+  StepRunner runner_;
 };
 
 }  // namespace ren::data

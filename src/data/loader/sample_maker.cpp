@@ -198,6 +198,7 @@ void decode_image_file(const std::string& path, const Augmentation& augmentation
   options.height = height, options.width = width, options.channels = channels;
   options.augmentation = augmentation;
   options.augmentation.flip = 0;
+  options.augmentation.steps.clear();
   options.cache_bytes = 0;
   if (height < 1 || width < 1 || height > 65535 || width > 65535 || (channels != 1 && channels != 3))
     fail(StatusCode::invalid_argument, "pictures can't be made {} x {} x {}", height, width, channels);

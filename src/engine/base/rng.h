@@ -34,6 +34,15 @@ class RandomStream {
       : key_{uint32_t(seed), uint32_t(seed >> 32)},
         counter_{0, uint32_t(index), uint32_t(index >> 32) ^ (purpose << 16), epoch} {}
 
+  // A stream of its own with this one's arguments, the same however much was drawn here. Tags from 1 to 255
+  // tell them apart: they divide the counter of blocks, of which a stream uses far fewer than 2^24.
+  RandomStream fork(uint8_t tag) const {
+    RandomStream other = *this;
+    other.counter_[0] = uint32_t{tag} << 24;
+    other.used_ = 4;
+    return other;
+  }
+
   uint32_t bits() {
     if (used_ == 4) {
       block_ = Philox::generate(counter_, key_);

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "engine/base/status.h"
-#include "engine/pointwise/vector_clones.h"
+#include "engine/base/vector_clones.h"
 #include "engine/pointwise/vector_math.h"
 
 namespace ren {

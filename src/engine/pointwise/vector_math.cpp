@@ -9,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/pointwise/vector_clones.h"
+#include "engine/base/vector_clones.h"
 
 namespace ren {
 namespace {

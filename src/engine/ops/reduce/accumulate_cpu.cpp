@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/base/vector_clones.h"
 #include "engine/ops/reduce/accumulate.h"
-#include "engine/pointwise/vector_clones.h"
 
 namespace ren {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "engine/base/memory.h"
 #include "engine/base/threads.h"
+#include "engine/base/vector_clones.h"
 #include "engine/ops/op.h"
-#include "engine/pointwise/vector_clones.h"
 
 namespace ren {
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "data/augment/augmentation.h"
+#include "data/augment/step.h"
+
+namespace ren::capi {
+
+// Puts an augmentation together from transforms in the order in which they are given. What can't be done in
+// that order is refused: one resize, one crop, then the others; mirroring may stand anywhere, it comes after
+// the crop.
+class AugmentationBuilder {
+ public:
+  data::Augmentation augmentation = data::Augmentation::eval();
+
+  void set_crop(data::Augmentation::Mode mode, std::string_view item);
+  void set_resize_short(int short_side, std::string_view item);
+  void set_flip(double chance, std::string_view item);
+  void add_step(const data::Step& step, std::string_view item);
+  // Takes what suits the model's size for crop and flip.
+  void set_auto(int height, int width, std::string_view item);
+  bool is_empty() const { return !has_crop_ && !has_resize_ && !has_flip_ && augmentation.steps.empty(); }
+  data::Augmentation finish() const;
+
+ private:
+  bool has_crop_ = false, has_resize_ = false, has_flip_ = false;
+};
+
+}  // namespace ren::capi

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/augmentation_json.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "capi/augmentation_builder.h"
+#include "engine/base/status.h"
+
+namespace ren::capi {
+namespace {
+
+using data::Augmentation;
+using data::Filter;
+using data::Interpolation;
+using Mode = Augmentation::Mode;
+using nlohmann::json;
+
+template <typename... Arguments>
+[[noreturn]] void refuse(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  fail(StatusCode::invalid_argument, format, std::forward<Arguments>(arguments)...);
+}
+
+// One transform of the list, whose arguments are taken one by one.
+class Entry {
+ public:
+  Entry(const json& object, int height, int width) : object_(object), height_(height), width_(width) {}
+
+  // One number or a list of `count`; one number stands for all of them. Absent: the defaults.
+  std::vector<double> numbers(const char* key, std::vector<double> defaults) {
+    const json* const value = find(key);
+    if (value == nullptr) return defaults;
+    if (value->is_number()) return std::vector<double>(defaults.size(), value->get<double>());
+    const bool fits = value->is_array() && value->size() == defaults.size();
+    if (!fits || !std::all_of(value->begin(), value->end(), [](const json& v) { return v.is_number(); }))
+      refuse("{} takes {}, not {}", key,
+             defaults.size() == 1 ? "a number"
+                                  : fmt::format("a number or a list of {} numbers", defaults.size()),
+             value->dump());
+    return value->get<std::vector<double>>();
+  }
+  double number(const char* key, double fallback) { return numbers(key, {fallback})[0]; }
+  int whole(const char* key, int fallback) {
+    const double value = number(key, fallback);
+    if (!(value >= 0 && value <= 65535) || value != std::floor(value))
+      refuse("{} is {}, allowed are whole numbers from 0 to 65535", key, value);
+    return int(value);
+  }
+  Interpolation interpolation(Interpolation fallback) {
+    const json* const value = find("interpolation");
+    if (value == nullptr) return fallback;
+    Interpolation found;
+    if (value->is_string() && data::find_interpolation(value->get<std::string>(), found)) return found;
+    refuse("interpolation is {}, allowed are \"nearest\", \"bilinear\" and \"bicubic\"", value->dump());
+  }
+  Filter filter() {
+    const Interpolation value = interpolation(Interpolation::bilinear);
+    if (value == Interpolation::nearest)
+      refuse("interpolation is \"nearest\", resizing has \"bilinear\" and \"bicubic\"");
+    return value == Interpolation::bilinear ? Filter::bilinear : Filter::bicubic;
+  }
+  // A crop's size may be left out; it is the model's.
+  void check_size() {
+    const std::vector<double> size = numbers("size", {double(height_), double(width_)});
+    if (size[0] != height_ || size[1] != width_)
+      refuse("size is {} x {}, the model takes {} x {}", size[0], size[1], height_, width_);
+  }
+  // Resize: a number is the short side, two are the model's height and width.
+  int short_side() {
+    const json* const value = find("size");
+    if (value != nullptr && value->is_number()) return whole("size", 0);
+    if (value == nullptr)
+      refuse("size has to be given: the short side, or [{}, {}], the model's", height_, width_);
+    check_size();
+    return 0;
+  }
+  void check_all_known() const {
+    for (const auto& [key, value] : object_.items())
+      if (key != "name" && known_.count(key) == 0)
+        refuse("'{}' is not known; there are {}", key,
+               known_.empty() ? "no arguments" : fmt::format("{}", fmt::join(known_, ", ")));
+  }
+
+ private:
+  const json* find(const char* key) {
+    known_.insert(key);
+    return object_.contains(key) ? &object_[key] : nullptr;
+  }
+  const json& object_;
+  int height_, width_;
+  std::set<std::string> known_;
+};
+
+void add_resized_crop(Entry& entry, AugmentationBuilder& builder) {
+  Augmentation& a = builder.augmentation;
+  builder.set_crop(Mode::random_resized_crop, "RandomResizedCrop");
+  entry.check_size();
+  const auto scale = entry.numbers("scale", {0.08, 1.0}),
+             ratio = entry.numbers("ratio", {3.0 / 4.0, 4.0 / 3.0});
+  a.min_scale = float(scale[0]), a.max_scale = float(scale[1]);
+  a.min_ratio = float(ratio[0]), a.max_ratio = float(ratio[1]);
+  a.filter = entry.filter();
+}
+
+void add_resize(Entry& entry, AugmentationBuilder& builder) {
+  const int short_side = entry.short_side();
+  if (short_side == 0)
+    builder.set_crop(Mode::resize, "Resize");
+  else
+    builder.set_resize_short(short_side, "Resize");
+  builder.augmentation.filter = entry.filter();
+}
+
+void add_step(Entry& entry, const data::StepInfo& info, AugmentationBuilder& builder) {
+  data::Step step = data::Step::with_defaults(info.kind);
+  auto value = step.values.begin();
+  for (const data::StepParameter& parameter : info.parameters) {
+    const std::vector<double> defaults(value, value + parameter.count);
+    const std::vector<double> given = entry.numbers(parameter.name, defaults);
+    value = std::copy(given.begin(), given.end(), value);
+  }
+  if (info.takes_interpolation) step.interpolation = entry.interpolation(step.interpolation);
+  entry.check_all_known();  // before what the step itself finds wrong: a misspelt argument may be the reason
+  builder.add_step(step, info.torchvision_name);
+}
+
+void add_transform(const std::string& name, Entry& entry, AugmentationBuilder& builder) {
+  if (name == "RandomResizedCrop") {
+    add_resized_crop(entry, builder);
+  } else if (name == "Resize") {
+    add_resize(entry, builder);
+  } else if (name == "CenterCrop") {
+    if (builder.augmentation.resize_short == 0) refuse("a Resize to a short side has to stand before it");
+    builder.set_crop(Mode::resize_center_crop, name);
+    entry.check_size();
+  } else if (name == "RandomCrop") {
+    builder.set_crop(Mode::pad_crop, name);
+    entry.check_size();
+    builder.augmentation.padding = entry.whole("padding", 0);
+  } else if (name == "RandomHorizontalFlip") {
+    builder.set_flip(entry.number("p", 0.5), name);
+  } else if (const data::StepInfo* info = data::find_step(name, &data::StepInfo::torchvision_name)) {
+    add_step(entry, *info, builder);
+  } else {
+    std::string names = "RandomResizedCrop, Resize, CenterCrop, RandomCrop, RandomHorizontalFlip";
+    for (const data::StepInfo& one : data::step_infos()) names.append(", ").append(one.torchvision_name);
+    refuse("'{}' is not known; there are {}", name, names);
+  }
+  entry.check_all_known();
+}
+
+void add_entry(const json& object, AugmentationBuilder& builder, int height, int width) {
+  if (!object.is_object() || !object.contains("name") || !object["name"].is_string())
+    refuse("it has to be an object with a name, e.g. {{\"name\": \"RandAugment\", \"num_ops\": 2}}");
+  Entry entry(object, height, width);
+  add_transform(object["name"], entry, builder);
+  builder.augmentation.validate();  // so that an error is told with its entry
+}
+
+}  // namespace
+
+Augmentation parse_augmentation_json(const std::string& text, const std::string& place, int height,
+                                     int width) {
+  json list;
+  try {
+    list = json::parse(text);
+  } catch (const json::exception& error) {
+    refuse("{}: not JSON: {}", place, error.what());
+  }
+  if (!list.is_array() || list.empty())
+    refuse("{}: it has to be a list of transforms, [{{\"name\": \"RandAugment\", \"num_ops\": 2}}, ...]",
+           place);
+  AugmentationBuilder builder;
+  for (size_t i = 0; i < list.size(); ++i) {
+    try {
+      add_entry(list[i], builder, height, width);
+    } catch (const Error& error) {
+      const bool named = list[i].is_object() && list[i].contains("name") && list[i]["name"].is_string();
+      const std::string name =
+          named ? fmt::format(" ({})", list[i]["name"].get<std::string>()) : std::string();
+      throw Error(error.code(), fmt::format("{}, transform {}{}: {}", place, i + 1, name, error.what()));
+    }
+  }
+  try {
+    return builder.finish();
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", place, error.what()));
+  }
+}
+
+}  // namespace ren::capi
