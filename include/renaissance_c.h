@@ -291,8 +291,9 @@ typedef struct ren_dataset_options {
  *  - a CSV list of lines "path,label" or "path,label,split", the paths below the list's folder;
  *  - tar archives with KEY.jpg or KEY.png beside KEY.cls or KEY.json: one, a folder of them, or a
  *    pattern "shards-{0000..0009}.tar";
+ *  - a packed data set (.dts, docs/dts.md), which has its own splits and classes;
  *  - MNIST's IDX files (also .gz) or CIFAR-10's or CIFAR-100's binary files: their folder, or one file.
- * In the last three, labels that are whole numbers are the class indices; names are sorted by bytes.
+ * In lists, tar archives and binary files, labels that are whole numbers are the class indices; names are sorted by bytes.
  * Files are listed, not decoded. Blocks while listing.
  * Errors: NOT_FOUND, IO, INVALID_DATA with every problem, UNSUPPORTED for a form that must be unpacked,
  * INVALID_ARGUMENT for a pattern that stands for nothing. */

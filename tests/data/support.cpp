@@ -168,6 +168,15 @@ std::string mutate(std::string bytes, RandomStream& random) {
   return bytes;
 }
 
+void read_all(const Split& split) {
+  std::string content;
+  for (const int64_t file : split.files) split.store->read(file, content);
+}
+
+void read_all(const Dataset& set) {
+  for (const Split& split : set.splits) read_all(split);
+}
+
 std::string fixture(const std::string& name) {
   return read_file(std::string(REN_FIXTURES) + "/data/" + name);
 }
