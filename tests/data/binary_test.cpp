@@ -14,24 +14,6 @@ namespace {
 using Names = std::vector<std::string>;
 using Labels = std::vector<int32_t>;
 
-std::string big_endian(uint32_t value) {
-  return {char(value >> 24), char(value >> 16), char(value >> 8), char(value)};
-}
-
-uint8_t pixel_of(int picture, int at) { return uint8_t(picture * 37 + at * 5 + (at >> 5)); }
-
-std::string idx_images(int count, int height = 5, int width = 4) {
-  std::string bytes = big_endian(0x0803) + big_endian(uint32_t(count)) + big_endian(uint32_t(height)) +
-                      big_endian(uint32_t(width));
-  for (int i = 0; i < count; ++i)
-    for (int k = 0; k < height * width; ++k) bytes += char(pixel_of(i, k));
-  return bytes;
-}
-
-std::string idx_labels(const std::string& labels) {
-  return big_endian(0x0801) + big_endian(uint32_t(labels.size())) + labels;
-}
-
 std::string gzip(const std::string& bytes) {
   z_stream stream{};
   EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
@@ -44,19 +26,6 @@ std::string gzip(const std::string& bytes) {
   out.resize(stream.total_out);
   deflateEnd(&stream);
   return out;
-}
-
-// One record of CIFAR: labels, then planes.
-std::string cifar_record(const std::string& labels, int picture) {
-  std::string bytes = labels;
-  for (int k = 0; k < 3072; ++k) bytes += char(pixel_of(picture, k));
-  return bytes;
-}
-
-std::string cifar_ten(int first, int count) {
-  std::string bytes;
-  for (int i = first; i < first + count; ++i) bytes += cifar_record(std::string(1, char(i % 10)), i);
-  return bytes;
 }
 
 // All pictures of a split as the loader gives them, unchanged in size.

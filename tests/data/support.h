@@ -47,6 +47,15 @@ void write_zip(const std::string& path, const Files& files, bool compress = fals
 std::string tar_header(const std::string& name, size_t size, char type = '0');
 std::string tar_entry(const std::string& name, const std::string& content, char type = '0');
 std::string tar_of(const Files& files);
+
+// MNIST's IDX and CIFAR-10's form, with pixels that depend on the picture's number.
+uint8_t pixel_of(int picture, int at);
+std::string big_endian(uint32_t value);
+std::string idx_images(int count, int height = 5, int width = 4);
+std::string idx_labels(const std::string& labels);
+std::string cifar_record(const std::string& labels, int picture);  // labels, then planes
+std::string cifar_ten(int first, int count);
+
 void write_files(const TemporaryFolder& folder, const Files& files);
 
 // Overwrites, flips, cuts, doubles or drops a few bytes.

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The commands about data alone, from outside: pack, data inspect.
+
+usage: data_test.py PROGRAM [unittest arguments]
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import cli_test
+from cli_test import MODEL, Case, pictures, png
+
+
+def last_json(out):
+    return json.loads(out.strip().splitlines()[-1])
+
+
+def read(path):
+    with open(path, 'rb') as f:
+        return f.read()
+
+
+class Pack(Case):
+    def test_help(self):
+        text = ' '.join(self.passes('pack', '--help')[0].split())
+        for words in ('Examples:', 'FILE.part', '(0 to 65500; default: 0)', '(1 to 100; default: 90)', '(fail, skip; default: fail)'):
+            self.assertIn(words, text)
+        self.assertIn('pack', self.passes('--help')[0])
+
+    def test_training_with_it_is_training_with_the_source(self):
+        out, _ = self.passes('pack', self.data, '--out', self.path('a.dts'))
+        self.assertIn('60 pictures of 10 classes in 2 splits', out)
+        for name, data in (('folder', self.data), ('packed', self.path('a.dts'))):
+            self.passes(*self.train(f'{name}.onnx', data=data))
+        self.assertEqual(read(self.path('folder.onnx')), read(self.path('packed.onnx')))
+        # a checkpoint of the one goes on with the other
+        self.passes(*self.train('x.onnx', '--checkpoint', self.path('x.ckpt')))
+        self.passes(*self.train('x.onnx', '--resume', self.path('x.ckpt'), data=self.path('a.dts')))
+
+    def test_json_and_threads(self):
+        for threads in ('1', '2', '7'):
+            out, err = self.passes('pack', self.data, '--out', self.path(f't{threads}.dts'), '--threads', threads, '--json')
+            done = last_json(out)
+            self.assertEqual(err, '')
+            self.assertEqual({k: done[k] for k in ('event', 'pictures', 'splits', 'classes', 'resized', 'continued', 'bad_files')},
+                             {'event': 'pack', 'pictures': 60, 'splits': 2, 'classes': 10, 'resized': 0, 'continued': 0, 'bad_files': 0})
+            self.assertEqual(done['bytes'], os.path.getsize(self.path(f't{threads}.dts')))
+        self.assertEqual(read(self.path('t1.dts')), read(self.path('t2.dts')))
+        self.assertEqual(read(self.path('t1.dts')), read(self.path('t7.dts')))
+
+    def test_short_side(self):
+        out, _ = self.passes('pack', self.data, '--out', self.path('s.dts'), '--short-side', '32', '--quality', '80', '--json')
+        self.assertEqual(last_json(out)['resized'], 60)
+        self.assertLess(os.path.getsize(self.path('s.dts')), 200_000)
+        self.passes(*self.train('s.onnx', data=self.path('s.dts')))
+
+    def test_refused(self):
+        self.refused('pack', self.data, says='--out is required')
+        self.refused('pack', '--out', self.path('r.dts'), says='SOURCE is required')
+        self.refused('pack', self.data, '--out', self.path('r.dts'), '--quality', '80', says='--quality needs --short-side')
+        self.refused('pack', self.data, '--out', self.path('r.dts'), '--quality', '0', says="'0'")
+        self.refused('pack', self.path('nothing'), '--out', self.path('r.dts'), says='nothing')
+        self.refused('pack', self.data, '--out', self.path('no/such/r.dts'), says=['--out', "can't be written"])
+        model = self.path('keep.onnx')
+        shutil.copy(MODEL, model)
+        self.refused('pack', self.data, '--out', model, says='no .dts file')
+        self.assertEqual(read(model), read(MODEL))
+        self.assertFalse(os.path.exists(model + '.part'))
+
+    def test_bad_pictures(self):
+        data = pictures(self.path('bad'), classes=3)
+        with open(os.path.join(data, 'train', 'class1', '1.png'), 'r+b') as f:
+            f.truncate(300)
+        err = self.refused('pack', data, '--out', self.path('b.dts'), says=["class1/1.png'", 'truncated'])
+        self.assertIn('packing again goes on', err)
+        out, err = self.passes('pack', data, '--out', self.path('b.dts'), '--bad-files', 'skip')
+        self.assertIn('left out', out)
+        self.assertIn("class1/1.png'", out)
+        self.assertIn('going on with it', err)
+        # a record that was damaged later is a bad picture for whoever reads it
+        packed = bytearray(read(self.path('b.dts')))
+        packed[300] ^= 1
+        with open(self.path('b.dts'), 'wb') as f:
+            f.write(packed)
+        command = ('train', MODEL, '--epochs', '1', '--data', self.path('b.dts'), '--out', self.path('b.onnx'), '--normalize', 'half')
+        self.assertIn('3 classes', self.refused(*command))
+
+    def test_damaged_record_follows_the_policy(self):
+        self.passes('pack', self.data, '--out', self.path('d.dts'))
+        packed = bytearray(read(self.path('d.dts')))
+        packed[300] ^= 1
+        with open(self.path('d.dts'), 'wb') as f:
+            f.write(packed)
+        self.refused(*self.train('d.onnx', data=self.path('d.dts')), says=['d.dts/train/class0/0.png', 'checksum is wrong'])
+        self.passes(*self.train('d.onnx', '--bad-files', 'skip', data=self.path('d.dts')))
+
+    def test_damaged_files_are_refused_by_name(self):
+        self.passes('pack', self.data, '--out', self.path('w.dts'))
+        whole = read(self.path('w.dts'))
+        for content, says in ((whole[:1000], 'is cut off'), (b'nonsense', 'no packed data set'), (whole[:-1] + b'\xff', "index's checksum"),
+                              (whole[:8] + b'\x02' + whole[9:], 'version 2'), (whole + b'more', 'is damaged')):
+            with open(self.path('x.dts'), 'wb') as f:
+                f.write(content)
+            self.refused(*self.train('x.onnx', data=self.path('x.dts')), says=['x.dts', says])
+
+    # Killed wherever it is, the same command ends with the same file; its time is measured, since machines differ.
+    def test_kills(self):
+        data = self.path('many')
+        for i in range(2):
+            os.makedirs(os.path.join(data, f'class{i}'))
+        png(self.path('one.png'), (10, 20, 30), size=500)
+        for k in range(150):
+            shutil.copy(self.path('one.png'), os.path.join(data, f'class{k % 2}', f'{k}.png'))
+        command = [cli_test.PROGRAM, 'pack', data, '--short-side', '300', '--threads', '2', '--json', '--out']
+        begin = time.monotonic()
+        self.passes(*command[1:], self.path('whole.dts'))
+        seconds = time.monotonic() - begin
+        target, killed, continued = self.path('k.dts'), 0, 0
+        for attempt in range(60):
+            running = subprocess.Popen([*command, target], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            try:
+                out, _ = running.communicate(timeout=seconds * (0.15 + 0.05 * (attempt % 5)))
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.communicate()
+                killed += 1
+                continue
+            self.assertEqual(running.returncode, 0, out)
+            continued = max(continued, last_json(out)['continued'])
+            break
+        self.assertGreater(killed, 0)
+        self.assertGreater(continued, 0)
+        self.assertEqual(read(target), read(self.path('whole.dts')))
+        self.assertFalse(os.path.exists(target + '.part'))
+
+    def test_interruption(self):
+        data = self.path('interrupted')
+        shutil.copytree(os.path.join(self.data), data)
+        png(self.path('large.png'), (10, 20, 30), size=900)
+        for k in range(60):
+            shutil.copy(self.path('large.png'), os.path.join(data, 'train', 'class3', f'large{k}.png'))
+        running = subprocess.Popen([cli_test.PROGRAM, 'pack', data, '--out', self.path('i.dts'), '--threads', '1', '--short-side', '300'],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not os.path.exists(self.path('i.dts.part')) or os.path.getsize(self.path('i.dts.part')) < 1000:
+            self.assertIsNone(running.poll())
+            time.sleep(0.005)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 130, err)
+        self.assertIn('packing was stopped', err)
+        self.assertFalse(os.path.exists(self.path('i.dts')))
+        _, err = self.passes('pack', data, '--out', self.path('i.dts'), '--short-side', '300')
+        self.assertIn('going on with it', err)
+        _, err = self.passes('pack', data, '--out', self.path('j.dts'), '--short-side', '300')
+        self.assertEqual(err, '')
+        self.assertEqual(read(self.path('i.dts')), read(self.path('j.dts')))
+
+
+if __name__ == '__main__':
+    cli_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
