@@ -428,7 +428,7 @@ REN_API int32_t ren_loader_next(ren_loader* loader, ren_batch* batch);
 REN_API int32_t ren_loader_request_stop(ren_loader* loader);
 REN_API void ren_loader_destroy(ren_loader* loader);
 
-/* ---- Packing data sets ----------------------------------------------------------------- */
+/* ---- Packing data sets, looking into them ---------------------------------------------- */
 
 enum {
   REN_JOB_READING_PART = 0, /* what an unfinished pack holds is looked through */
@@ -475,6 +475,27 @@ typedef struct ren_pack_options {
 REN_API int32_t ren_dataset_pack(const ren_dataset* dataset, const char* path,
                                  const ren_pack_options* options, ren_report** report, ren_job_progress_fn fn,
                                  void* user);
+
+typedef struct ren_inspect_options {
+  uint32_t struct_size;
+  int32_t quick;   /* 1: headers only; damage behind them goes unnoticed */
+  int32_t threads; /* 0: one a processor; at most 1024 */
+  uint32_t reserved0;
+} ren_inspect_options;
+#define REN_INSPECT_OPTIONS_INIT REN_INIT_(ren_inspect_options)
+
+/* Decodes every picture of a data set and tells, as text and JSON, the splits, the classes with their counts,
+ * formats, widths, heights (pixels) and bytes (least, median, most), damaged pictures and broken ones with
+ * the reason. Broken ones are no error: ren_report_passed is 0 then. fn may be NULL. Blocks. CANCELLED. */
+REN_API int32_t ren_dataset_inspect(const ren_dataset* dataset, const ren_inspect_options* options,
+                                    ren_report** report, ren_job_progress_fn fn, void* user);
+
+/* Writes a contact sheet, a PNG file: the first options->batch pictures (or all there are) that a loader
+ * with these options gives in its first epoch, as a network will see them before normalisation. last_batch,
+ * prefetch and cache_bytes don't matter. Blocks. Errors: as of the loader; IO; INVALID_ARGUMENT (`path` is
+ * the data set or one of its pictures; a sheet of more than 178,956,970 pixels). */
+REN_API int32_t ren_dataset_sheet(const ren_dataset* dataset, const char* split,
+                                  const ren_loader_options* options, const char* path);
 
 /* ---- Trainers -------------------------------------------------------------------------- */
 

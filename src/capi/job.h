@@ -2,7 +2,7 @@
 #pragma once
 
 #include "capi/guard.h"
-#include "data/pack/pack.h"
+#include "data/pipeline/job.h"
 
 namespace ren::capi {
 

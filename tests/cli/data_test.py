@@ -162,6 +162,67 @@ class Pack(Case):
         self.assertEqual(read(self.path('i.dts')), read(self.path('j.dts')))
 
 
+class Inspect(Case):
+    def test_help(self):
+        self.assertIn('inspect', self.passes('data', '--help')[0])
+        text = ' '.join(self.passes('data', 'inspect', '--help')[0].split())
+        for words in ('Examples:', '--sheet FILE', '(1 to 10000; default: 64)', 'Exit code 1'):
+            self.assertIn(words, text)
+        self.refused('data', says='subcommand')
+        self.refused('data', 'inspect', says='URI is required')
+        self.refused('data', 'inspect', self.data, '--size', '32', says='need --sheet')
+        self.refused('data', 'inspect', self.data, '--sheet', self.path('s.png'), '--size', '32', '--model', MODEL, says='name one')
+        self.refused('data', 'inspect', self.path('nothing'), says='nothing')
+
+    def test_findings(self):
+        out, _ = self.passes('data', 'inspect', self.data)
+        for words in ('60 pictures of 10 classes', 'train: 30 pictures', 'PNG: 60', 'width     40 to 40, median 40', 'nothing is broken',
+                      '7  class7          3          3'):
+            self.assertIn(words, out)
+        found = last_json(self.passes('data', 'inspect', self.data, '--json')[0])
+        self.assertEqual(found['formats'], {'PNG': 60})
+        self.assertEqual(found['classes'][9], {'label': 9, 'name': 'class9', 'pictures': {'train': 3, 'val': 3}})
+        self.assertEqual(found['height'], {'min': 40, 'median': 40, 'max': 40})
+
+    def test_broken_files(self):
+        data = pictures(self.path('broken'), classes=2)
+        with open(os.path.join(data, 'val', 'class1', '2.png'), 'r+b') as f:
+            f.truncate(400)
+        shutil.rmtree(os.path.join(data, 'train', 'class0'))
+        os.makedirs(os.path.join(data, 'train', 'class0'))   # an empty class is a finding here, no refusal
+        self.refused('data', 'inspect', data, code=1, says=['broken: 1', "val/class1/2.png: the PNG file is truncated", '1 of them broken'])
+        self.passes('data', 'inspect', data, '--quick')
+        code, out, _ = cli_test.run('data', 'inspect', data, '--json')
+        self.assertEqual(code, 1)
+        found = last_json(out)
+        self.assertEqual(found['broken_files'], 1)
+        self.assertEqual(found['classes'][0]['pictures'], {'train': 0, 'val': 3})
+
+    def test_sheet(self):
+        def size(path):
+            head = read(path)[:24]
+            self.assertEqual(head[:8], b'\x89PNG\r\n\x1a\n')
+            return int.from_bytes(head[16:20], 'big'), int.from_bytes(head[20:24], 'big')
+        sheet = self.path('sheet.png')
+        self.passes('data', 'inspect', self.data, '--sheet', sheet, '--sheet-pictures', '9')
+        self.assertEqual(size(sheet), (3 * 42 + 2, 3 * 42 + 2))   # the pictures' own size
+        first = read(sheet)
+        self.passes('data', 'inspect', self.data, '--sheet', sheet, '--sheet-pictures', '9', '--threads', '1')
+        self.assertEqual(read(sheet), first)
+        self.passes('data', 'inspect', self.data, '--sheet', sheet, '--sheet-pictures', '9', '--seed', '1')
+        self.assertNotEqual(read(sheet), first)
+        self.passes('data', 'inspect', self.data, '--sheet', sheet, '--model', MODEL, '--augment', 'random-resized-crop,flip')
+        self.assertEqual(size(sheet), (6 * 42 + 2, 5 * 42 + 2))   # all 30, at 40 x 40
+        self.passes('data', 'inspect', self.data, '--sheet', sheet, '--size', '10', '--augment', 'none', '--sheet-pictures', '1')
+        self.assertEqual(size(sheet), (14, 14))
+        self.refused('data', 'inspect', self.data, '--sheet', sheet, '--augment', 'spin', says='spin')
+        picture = os.path.join(self.data, 'train', 'class0', '0.png')
+        before = read(picture)
+        self.refused('data', 'inspect', self.data, '--sheet', picture, says='a picture of the data set')
+        self.assertEqual(read(picture), before)
+        self.refused('data', 'inspect', self.data, '--sheet', self.path('no/such.png'), says='--sheet')
+
+
 if __name__ == '__main__':
     cli_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

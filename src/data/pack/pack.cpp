@@ -6,10 +6,10 @@
 
 #include <jpeglib.h>
 
-#include "data/pack/job_clock.h"
 #include "data/pack/part_file.h"
 #include "data/pack/picture_packer.h"
 #include "data/pipeline/in_order.h"
+#include "data/pipeline/job_clock.h"
 #include "data/source/dts_store.h"
 #include "engine/base/checksum.h"
 #include "engine/base/file.h"

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "data/pack/pack.h"
+#include "data/pipeline/job.h"
 
 namespace ren::data {
 
