@@ -342,6 +342,15 @@ TEST_F(Pack, BadPictures) {
             std::string::npos);
 }
 
+TEST_F(Pack, AFileThatBecameAFolder) {
+  const std::string source = folder_source();
+  const Dataset set = open_dataset(source);
+  fs::remove(folder_.path("train/cat/cat 2.jpg"));
+  folder_.make_folder("train/cat/cat 2.jpg");
+  // Not io, which is what befalls the file that is written.
+  EXPECT_EQ(error_of([&] { pack_dataset(set, target(), {}, {}); }).code(), StatusCode::invalid_data);
+}
+
 TEST_F(Pack, AVanishedFile) {
   const std::string source = folder_source();
   const Dataset set = open_dataset(source);

@@ -5,6 +5,7 @@
 #include <zip.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
 #include <jpeglib.h>
@@ -197,6 +198,11 @@ std::string mutate(std::string bytes, RandomStream& random) {
     }
   }
   return bytes;
+}
+
+uint64_t mutation_factor() {
+  const char* const factor = std::getenv("RENAISSANCE_MUTATIONS");
+  return factor != nullptr ? std::max<uint64_t>(1, std::strtoull(factor, nullptr, 10)) : 1;
 }
 
 void read_all(const Split& split) {

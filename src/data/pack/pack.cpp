@@ -245,8 +245,10 @@ class Packer {
     check_can_write(path_, bytes);
   }
 
+  // A picture that can't be read is bad data, too: io is what befalls the file that is written.
   void note_bad(const Error& error) {
-    if (options_.bad_files != BadFiles::skip) throw error;
+    if (options_.bad_files != BadFiles::skip)
+      throw Error(error.code() == StatusCode::io ? StatusCode::invalid_data : error.code(), error.what());
     ++report_.bad_files;
     if (report_.bad.size() < kMostMessages) report_.bad.emplace_back(error.what());
   }
