@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packed form, read: files that are put together here field by field.
-#include <chrono>
 #include <filesystem>
 
 #include "data/dataset.h"
@@ -242,21 +241,20 @@ TEST_F(Dts, MutatedNeverCrash) {
   });
 }
 
-// Opening must not cost more than reading the index: no step a picture touches the file.
-TEST_F(Dts, ManyPicturesOpenQuickly) {
-  constexpr int kPictures = 200'000;
+// The index of a large set, with more paths than one piece of memory holds.
+TEST_F(Dts, ManyPictures) {
+  constexpr int kPictures = 100'000;
   Packed p;
   for (int i = 0; i < kPictures; ++i) p.add(fmt::format("train/n{:08}/{}.JPEG", i % 1000, i), "x", i % 1000);
   for (int i = 0; i < 1000; ++i) p.index.classes.push_back(fmt::format("n{:08}", i));
   p.index.splits = {{"train", kPictures}};
-  const std::string path = folder_.write("many.dts", p.bytes());
-  const auto begin = std::chrono::steady_clock::now();
-  const Dataset set = open_dataset(path);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const Dataset set = open(p.bytes());
   EXPECT_EQ(set.train().size(), kPictures);
-  EXPECT_EQ(set.train().store->path(199'999), "train/n00000999/199999.JPEG");
-  // 0.1 s in a release build alone on its machine; a sanitizer and busy neighbours cost up to 30 times that.
-  EXPECT_LT(seconds, 3);
+  EXPECT_EQ(set.train().store->path(99'999), "train/n00000999/99999.JPEG");
+  EXPECT_EQ(set.train().labels[54'321], 321);
+  std::string bytes;
+  set.train().store->read(99'999, bytes);
+  EXPECT_EQ(bytes, "x");
 }
 
 }  // namespace
