@@ -71,7 +71,7 @@ extern "C" {
 
 /* Grows with every change that a caller could notice; a library serves all older headers of
  * its major version (the upper 16 bits). */
-#define REN_ABI_VERSION UINT32_C(0x00000002)
+#define REN_ABI_VERSION UINT32_C(0x00000003)
 
 /* The library's ABI version. A caller that needs REN_ABI_VERSION checks that the upper 16 bits
  * are equal and the lower ones not smaller. */
@@ -291,8 +291,10 @@ typedef struct ren_dataset_options {
  *  - a CSV list of lines "path,label" or "path,label,split", the paths below the list's folder;
  *  - tar archives with KEY.jpg or KEY.png beside KEY.cls or KEY.json: one, a folder of them, or a
  *    pattern "shards-{0000..0009}.tar";
+ *  - a packed data set (.dts, docs/dts.md), which has its own splits and classes;
  *  - MNIST's IDX files (also .gz) or CIFAR-10's or CIFAR-100's binary files: their folder, or one file.
- * In the last three, labels that are whole numbers are the class indices; names are sorted by bytes.
+ * In lists, tar archives and binary files, labels that are whole numbers are the class indices; names are
+ * sorted by bytes.
  * Files are listed, not decoded. Blocks while listing.
  * Errors: NOT_FOUND, IO, INVALID_DATA with every problem, UNSUPPORTED for a form that must be unpacked,
  * INVALID_ARGUMENT for a pattern that stands for nothing. */
@@ -441,6 +443,75 @@ REN_API int32_t ren_loader_next(ren_loader* loader, ren_batch* batch);
 /* Makes a blocked or the next ren_loader_next return REN_ERROR_CANCELLED. From any thread. */
 REN_API int32_t ren_loader_request_stop(ren_loader* loader);
 REN_API void ren_loader_destroy(ren_loader* loader);
+
+/* ---- Packing data sets, looking into them ---------------------------------------------- */
+
+enum {
+  REN_JOB_READING_PART = 0, /* what an unfinished pack holds is looked through */
+  REN_JOB_PACKING = 1,
+  REN_JOB_VERIFYING = 2, /* the pack is read back from the disk */
+  REN_JOB_INSPECTING = 3
+};
+
+typedef struct ren_job_progress {
+  uint32_t struct_size;
+  int32_t phase;       /* REN_JOB_* */
+  int64_t done, total; /* pictures of this phase */
+  double pictures_per_second, seconds_left;
+  const char* message; /* something to tell a user, during this call only; mostly NULL */
+} ren_job_progress;
+
+/* Called after each picture and several times a second. Non-zero stops the job: REN_ERROR_CANCELLED.
+ * progress belongs to the library. */
+typedef int32_t (*ren_job_progress_fn)(void* user, const ren_job_progress* progress);
+
+typedef struct ren_pack_options {
+  uint32_t struct_size;
+  int32_t short_side; /* pixels; pictures whose short side is longer are resized to it and encoded as JPEG,
+                         all others keep their bytes; 0: all keep them; at most 65500 */
+  int32_t quality;    /* libjpeg's, 1 to 100, of the resized ones; 0: 90 */
+  int32_t threads;    /* that read, decode and encode; 0: one a processor; at most 1024 */
+  int32_t bad_files;  /* REN_BAD_FILES_FAIL, or _SKIP: bad pictures are left out */
+  uint32_t reserved0;
+} ren_pack_options;
+#define REN_PACK_OPTIONS_INIT REN_INIT_(ren_pack_options)
+
+/* Writes all splits of a data set, with labels, classes and paths, into one file (docs/dts.md) that
+ * ren_dataset_open() takes. Each picture is decoded once to see that it can be. Resizing is Pillow's
+ * antialiased bilinear, bit for bit; what it gives is baseline JPEG with chroma at half the size, gray where
+ * the picture was. Pixels of IDX and CIFAR files stay bare unless they are resized. The file is the same for
+ * any number of threads. While it is made it is called PATH.part (beside the file that links lead to), and is
+ * renamed when it is complete and was read back without a fault. A job that ends early leaves PATH.part; the
+ * same job (pictures by path, size and time or checksum, labels, options that change bytes) goes on with it,
+ * another begins anew; fn is told which. A file at PATH is replaced if it is a .dts. `report` (may be NULL):
+ * text and JSON: what was packed, the bad pictures left out, the damaged ones. fn may be NULL. Blocks.
+ * Errors: INVALID_DATA, NOT_FOUND, UNSUPPORTED (the first bad picture; all of a class are bad), IO (full
+ * disk, no such folder, another process packs to it ...), INVALID_ARGUMENT (PATH is the data set or another
+ * file; splits of bare pixels in several forms), CANCELLED. */
+REN_API int32_t ren_dataset_pack(const ren_dataset* dataset, const char* path,
+                                 const ren_pack_options* options, ren_report** report, ren_job_progress_fn fn,
+                                 void* user);
+
+typedef struct ren_inspect_options {
+  uint32_t struct_size;
+  int32_t quick;   /* 1: headers only; damage behind them goes unnoticed */
+  int32_t threads; /* 0: one a processor; at most 1024 */
+  uint32_t reserved0;
+} ren_inspect_options;
+#define REN_INSPECT_OPTIONS_INIT REN_INIT_(ren_inspect_options)
+
+/* Decodes every picture of a data set and tells, as text and JSON, the splits, the classes with their counts,
+ * formats, widths, heights (pixels) and bytes (least, median, most), damaged pictures and broken ones with
+ * the reason. Broken ones are no error: ren_report_passed is 0 then. fn may be NULL. Blocks. CANCELLED. */
+REN_API int32_t ren_dataset_inspect(const ren_dataset* dataset, const ren_inspect_options* options,
+                                    ren_report** report, ren_job_progress_fn fn, void* user);
+
+/* Writes a contact sheet, a PNG file: the first options->batch pictures (or all there are) that a loader
+ * with these options gives in its first epoch, as a network will see them before normalisation. last_batch,
+ * prefetch and cache_bytes don't matter. Blocks. Errors: as of the loader; IO; INVALID_ARGUMENT (`path` is
+ * the data set or one of its pictures; a sheet of more than 178,956,970 pixels). */
+REN_API int32_t ren_dataset_sheet(const ren_dataset* dataset, const char* split,
+                                  const ren_loader_options* options, const char* path);
 
 /* ---- Trainers -------------------------------------------------------------------------- */
 

@@ -39,6 +39,8 @@ endif()
 if(TARGET renaissance_cli)
   ren_check(cli LABELS cpu TIMEOUT 600
             COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/cli_test.py $<TARGET_FILE:renaissance_cli>)
+  ren_check(cli.data LABELS cpu TIMEOUT 600
+            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/data_test.py $<TARGET_FILE:renaissance_cli>)
   ren_check(parity LABELS slow TIMEOUT 1200
             COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/parity_test.py $<TARGET_FILE:renaissance_cli>)
 endif()

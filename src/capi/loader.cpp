@@ -54,6 +54,8 @@ data::LastBatch last_batch_of(int32_t value) {
   return one_of(value, data::LastBatch::exact, "last_batch");
 }
 
+}  // namespace
+
 data::LoaderOptions loader_options(const ren_loader_options& o) {
   check_flag(o.shuffle, "shuffle");
   const std::pair<int64_t, const char*> sizes[] = {
@@ -89,6 +91,8 @@ data::LoaderOptions loader_options(const ren_loader_options& o) {
   if (o.cache_bytes != 0) out.cache_bytes = std::max<int64_t>(0, o.cache_bytes);
   return out;
 }
+
+namespace {
 
 Report bad_files_report(const data::LoaderReport& r) {
   Report report;

@@ -8,6 +8,9 @@
 
 namespace ren::capi {
 
+// The options as the loader takes them; throws invalid_argument, naming the field.
+data::LoaderOptions loader_options(const ren_loader_options& options);
+
 // A batch source behind a handle. Trainers come and go while a loader lives: it takes the first
 // allocator that it is offered and keeps its owner alive, for the slots are made of its memory.
 class LoaderState final : public BatchSource {

@@ -332,7 +332,7 @@ void add_eval(CLI::App& app, int&) {
       ->add_option(
           "--data", state->data,
           "Pictures with labels: a folder, zip or tar of class folders, with train/ and val/ or test/ above "
-          "them or without; a CSV list; tar shards; a folder of MNIST's IDX or CIFAR's binary files "
+          "them or without; a CSV list; tar shards; a packed .dts; a folder of MNIST's IDX or CIFAR's binary files "
           "(docs/data.md)")
       ->required()
       ->type_name("URI");

@@ -15,6 +15,8 @@ void add_predict(CLI::App& app, int& exit_code);
 void add_export(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_data(CLI::App& app, int& exit_code);
+void add_pack(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 
 }  // namespace ren::cli

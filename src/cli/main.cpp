@@ -58,6 +58,8 @@ int run(int argc, char** argv) {
   ren::cli::add_export(app, exit_code);
   ren::cli::add_verify(app, exit_code);
   ren::cli::add_bench(app, exit_code);
+  ren::cli::add_data(app, exit_code);
+  ren::cli::add_pack(app, exit_code);
   ren::cli::add_doctor(app, exit_code);
   if (const std::string problem = ren::cli::unknown_command(app, argc, argv); !problem.empty())
     return fail_with(ren::cli::kRefused, problem);

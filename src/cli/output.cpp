@@ -126,19 +126,37 @@ void Output::progress(const std::string& what, const ren_progress& p) {
     event(j);
     return;
   }
+  bar(what, p.step, p.steps, numbers_text(p));
+}
+
+void Output::progress(const std::string& what, const ren_job_progress& p) {
+  if (json) {
+    if (!is_due(1.0)) return;
+    return event({{"event", what},
+                  {"done", p.done},
+                  {"total", p.total},
+                  {"pictures_per_second", p.pictures_per_second},
+                  {"seconds_left", p.seconds_left}});
+  }
+  std::string numbers = fmt::format("{}/{}", p.done, p.total);
+  if (p.pictures_per_second > 0)
+    numbers +=
+        fmt::format("  {:.0f} pictures/s  ETA {}", p.pictures_per_second, duration_text(p.seconds_left));
+  bar(what, p.done, p.total, numbers);
+}
+
+void Output::bar(const std::string& what, int64_t done, int64_t total, const std::string& numbers) {
   if (quiet) return;
   if (!is_terminal(STDERR_FILENO)) {
-    if (is_due(15.0)) write(fmt::format("{}  {}\n", what, numbers_text(p)));
+    if (is_due(15.0)) write(fmt::format("{}  {}\n", what, numbers));
     return;
   }
-  if (!is_due(0.1) && p.step != p.steps) return;
-  const std::string numbers = numbers_text(p);
+  if (!is_due(0.1) && done != total) return;
   const size_t width = terminal_width() - 1, used = what.size() + numbers.size() + 6;
   std::string text = what + "  ";
   if (used + 10 < width) {
     const size_t cells = std::min<size_t>(30, width - used);
-    const size_t full =
-        p.steps > 0 ? std::min(cells, size_t(double(cells) * double(p.step) / double(p.steps))) : 0;
+    const size_t full = total > 0 ? std::min(cells, size_t(double(cells) * double(done) / double(total))) : 0;
     text += "[" + std::string(full, '#') + std::string(cells - full, '.') + "]  ";
   }
   text = (text + numbers).substr(0, width);

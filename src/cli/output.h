@@ -24,6 +24,7 @@ class Output {
 
   // A bar on a terminal; elsewhere a line or an event now and then. `what` begins the line.
   void progress(const std::string& what, const ren_progress& progress);
+  void progress(const std::string& what, const ren_job_progress& progress);
   void end_progress();  // removes the bar
 
   bool failed() const { return failed_; }
@@ -32,6 +33,7 @@ class Output {
  private:
   void write(const std::string& text);
   bool is_due(double seconds);
+  void bar(const std::string& what, int64_t done, int64_t total, const std::string& numbers);
 
   using Clock = std::chrono::steady_clock;
   Clock::time_point last_{};

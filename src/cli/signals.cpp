@@ -12,12 +12,13 @@ namespace ren::cli {
 namespace {
 
 std::atomic<ren_trainer*> running{nullptr};
+std::atomic<bool> asking{false};  // a job looks at `signals` itself
 std::atomic<int> signals{0};
 
 void on_signal(int) {
   ren_trainer* const trainer = running.load();
-  if (trainer == nullptr || signals.fetch_add(1) > 0) _exit(kInterrupted);
-  ren_trainer_request_stop(trainer);
+  if ((trainer == nullptr && !asking) || signals.fetch_add(1) > 0) _exit(kInterrupted);
+  if (trainer != nullptr) ren_trainer_request_stop(trainer);
   constexpr char text[] = "\nstopping after this step; once more ends at once\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
 }
@@ -40,6 +41,10 @@ void install_signal_handlers() {
 bool stop_was_requested() { return signals.load() > 0; }
 
 StopScope::StopScope(ren_trainer* trainer) { running = trainer; }
-StopScope::~StopScope() { running = nullptr; }
+StopScope::StopScope() { asking = true; }
+StopScope::~StopScope() {
+  running = nullptr;
+  asking = false;
+}
 
 }  // namespace ren::cli

@@ -5,14 +5,16 @@
 
 namespace ren::cli {
 
-// SIGINT and SIGTERM: while a StopScope lives, the first asks its trainer to stop after the
-// running step, the second ends the program at once with 130; else the first does.
+// SIGINT and SIGTERM: while a StopScope lives, the first asks its trainer, or its job, to stop after
+// the running step, the second ends the program at once with 130; else the first does.
 void install_signal_handlers();
 bool stop_was_requested();  // by a signal
 
 class StopScope {
  public:
   explicit StopScope(ren_trainer* trainer);
+  // For jobs without a trainer, whose progress callback asks stop_was_requested().
+  StopScope();
   ~StopScope();
   StopScope(const StopScope&) = delete;
   StopScope& operator=(const StopScope&) = delete;

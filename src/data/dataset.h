@@ -57,7 +57,7 @@ struct Dataset {
 //   [ROOT/]CLASS/.../picture            -> one split, "all"
 //   [ROOT/]train/CLASS/..., val/...     -> "train" and "val" ("valid" and "validation" count as
 //                                          "val"), "test"
-// or a source with labels of its own: a CSV list, tar shards as WebDataset has them, IDX, CIFAR
+// or a source with labels of its own: a CSV list, tar shards as WebDataset has them, a .dts, IDX, CIFAR
 // (docs/data.md). A single root folder is stripped. Classes are sorted by their bytes. Files are listed and,
 // where the name doesn't say that it is a picture, recognised by their first bytes; they are
 // not decoded. Throws not_found, io, unsupported or invalid_data; all problems of a data set come at once.

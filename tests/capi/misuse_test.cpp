@@ -81,6 +81,11 @@ std::vector<Call> all_null() {
       {"ren_trainer_resume", [] { return ren_trainer_resume(nullptr, nullptr, nullptr); }},
       {"ren_trainer_export", [] { return ren_trainer_export(nullptr, nullptr, nullptr, nullptr); }},
       {"ren_trainer_plan", [] { return ren_trainer_plan(nullptr, nullptr); }},
+      {"ren_dataset_pack",
+       [] { return ren_dataset_pack(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); }},
+      {"ren_dataset_inspect",
+       [] { return ren_dataset_inspect(nullptr, nullptr, nullptr, nullptr, nullptr); }},
+      {"ren_dataset_sheet", [] { return ren_dataset_sheet(nullptr, nullptr, nullptr, nullptr); }},
       {"ren_verify", [] { return ren_verify(nullptr, nullptr, nullptr, nullptr); }},
       {"ren_bench_step", [] { return ren_bench_step(nullptr, nullptr, nullptr, nullptr); }},
   };

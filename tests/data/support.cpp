@@ -5,6 +5,7 @@
 #include <zip.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
 #include <jpeglib.h>
@@ -132,6 +133,37 @@ std::string tar_of(const Files& files) {
   return bytes + std::string(1024, '\0');
 }
 
+std::string big_endian(uint32_t value) {
+  return {char(value >> 24), char(value >> 16), char(value >> 8), char(value)};
+}
+
+uint8_t pixel_of(int picture, int at) { return uint8_t(picture * 37 + at * 5 + (at >> 5)); }
+
+std::string idx_images(int count, int height, int width) {
+  std::string bytes = big_endian(0x0803) + big_endian(uint32_t(count)) + big_endian(uint32_t(height)) +
+                      big_endian(uint32_t(width));
+  for (int i = 0; i < count; ++i)
+    for (int k = 0; k < height * width; ++k) bytes += char(pixel_of(i, k));
+  return bytes;
+}
+
+std::string idx_labels(const std::string& labels) {
+  return big_endian(0x0801) + big_endian(uint32_t(labels.size())) + labels;
+}
+
+// One record of CIFAR: labels, then planes.
+std::string cifar_record(const std::string& labels, int picture) {
+  std::string bytes = labels;
+  for (int k = 0; k < 3072; ++k) bytes += char(pixel_of(picture, k));
+  return bytes;
+}
+
+std::string cifar_ten(int first, int count) {
+  std::string bytes;
+  for (int i = first; i < first + count; ++i) bytes += cifar_record(std::string(1, char(i % 10)), i);
+  return bytes;
+}
+
 void write_files(const TemporaryFolder& folder, const Files& files) {
   for (const auto& [name, content] : files) {
     if (name.back() == '/')
@@ -166,6 +198,20 @@ std::string mutate(std::string bytes, RandomStream& random) {
     }
   }
   return bytes;
+}
+
+uint64_t mutation_factor() {
+  const char* const factor = std::getenv("RENAISSANCE_MUTATIONS");
+  return factor != nullptr ? std::max<uint64_t>(1, std::strtoull(factor, nullptr, 10)) : 1;
+}
+
+void read_all(const Split& split) {
+  std::string content;
+  for (const int64_t file : split.files) split.store->read(file, content);
+}
+
+void read_all(const Dataset& set) {
+  for (const Split& split : set.splits) read_all(split);
 }
 
 std::string fixture(const std::string& name) {

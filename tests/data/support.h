@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "data/decode/decode.h"
 #include "engine/base/rng.h"
 #include "engine/base/status.h"
@@ -46,10 +47,49 @@ void write_zip(const std::string& path, const Files& files, bool compress = fals
 std::string tar_header(const std::string& name, size_t size, char type = '0');
 std::string tar_entry(const std::string& name, const std::string& content, char type = '0');
 std::string tar_of(const Files& files);
+
+// MNIST's IDX and CIFAR-10's form, with pixels that depend on the picture's number.
+uint8_t pixel_of(int picture, int at);
+std::string big_endian(uint32_t value);
+std::string idx_images(int count, int height = 5, int width = 4);
+std::string idx_labels(const std::string& labels);
+std::string cifar_record(const std::string& labels, int picture);  // labels, then planes
+std::string cifar_ten(int first, int count);
+
 void write_files(const TemporaryFolder& folder, const Files& files);
 
 // Overwrites, flips, cuts, doubles or drops a few bytes.
 std::string mutate(std::string bytes, RandomStream& random);
+
+// What damaged input of every kind must come to: a result, or an Error with a text. Runs body(i, random) for
+// i from 0 to count - 1, with random numbers that depend on `purpose` and i alone, and expects more than
+// `good` results and more than `refused` errors, so that neither is all there is. For long runs,
+// RENAISSANCE_MUTATIONS=N makes it N times as many.
+struct Survived {
+  int good = 0, refused = 0;
+};
+uint64_t mutation_factor();
+template <typename Body>
+void expect_survives(uint64_t count, uint32_t purpose, const Survived& more_than, Body&& body) {
+  Survived seen;
+  for (uint64_t i = 0; i < count * mutation_factor(); ++i) {
+    RandomStream random(3, purpose, i);
+    try {
+      body(i, random);
+      ++seen.good;
+    } catch (const Error& error) {
+      ASSERT_STRNE(error.what(), "") << "run " << i;
+      ++seen.refused;
+    }
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(seen.good, more_than.good);
+  EXPECT_GT(seen.refused, more_than.refused);
+}
+
+// Every file of a split, or of all splits.
+void read_all(const Split& split);
+void read_all(const Dataset& set);
 
 std::string fixture(const std::string& name);
 

@@ -271,9 +271,7 @@ TEST_F(Tar, MutatedNeverCrash) {
   std::string bytes = tar_entry("x", "30 path=" + wide.substr(0, 20) + "\n\n", 'x') +
                       tar_entry("L", wide + ".jpg", 'L') + tar_entry("short", picture()) +
                       tar_entry(wide.substr(0, 90) + ".jpg", "") + tar_of(samples(0, 3));
-  int opened = 0, refused = 0;
-  for (uint64_t i = 0; i < 4000; ++i) {
-    RandomStream random(3, 5, i);
+  expect_survives(4000, 5, {100, 300}, [&](uint64_t i, RandomStream& random) {
     std::string changed = bytes;
     if (i % 2) {
       changed = mutate(bytes, random);
@@ -287,23 +285,11 @@ TEST_F(Tar, MutatedNeverCrash) {
       changed.replace(block + 148, 8, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
     }
     const std::string path = folder_.write("m.tar", changed);
-    try {
-      std::string content;
-      if (i % 4 < 2) {
-        const Split split = open_pictures(path);
-        for (const int64_t file : split.files) split.store->read(file, content);
-      } else {
-        for (const Split& split : open_dataset(path).splits)
-          for (const int64_t file : split.files) split.store->read(file, content);
-      }
-      ++opened;
-    } catch (const Error& error) {
-      ASSERT_STRNE(error.what(), "");
-      ++refused;
-    }
-  }
-  EXPECT_GT(opened, 100);
-  EXPECT_GT(refused, 300);
+    if (i % 4 < 2)
+      read_all(open_pictures(path));
+    else
+      read_all(open_dataset(path));
+  });
 }
 
 }  // namespace

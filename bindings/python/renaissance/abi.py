@@ -10,7 +10,7 @@ import ctypes as c
 
 from .native import LibraryNotFound, load_library
 
-ABI_VERSION = 0x00000002
+ABI_VERSION = 0x00000003
 
 OK, END_OF_DATA = 0, 1
 ERROR_NOT_FOUND, ERROR_CANCELLED = -4, -10

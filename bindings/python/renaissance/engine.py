@@ -216,7 +216,7 @@ class Model(Handle):
 
 
 class Dataset(Handle):
-    """Labelled pictures: class folders in a folder, zip or tar, a CSV list, tar shards, IDX or CIFAR files."""
+    """Labelled pictures: class folders in a folder, zip or tar, a CSV list, tar shards, a .dts, IDX or CIFAR files."""
     _destroy = 'ren_dataset_destroy'
 
     def __init__(self, uri, validation=None, allow_empty_classes=False, allow_one_class=False):

@@ -55,14 +55,15 @@ const char* name_of(Format format) {
   return "unknown";
 }
 
-DecodeResult Decoder::decode(std::string_view bytes, const DecodeOptions& options, Image& image) {
-  if (options.form.is_raw()) return copy_pixels(bytes, options, image);
+namespace {
+
+// JPEG or PNG, or an error that says what it is instead.
+Format check_format(std::string_view bytes) {
   const Format format = recognise_format(bytes.substr(0, kFormatHeadBytes));
   switch (format) {
     case Format::jpeg:
-      return state_->jpeg.decode(bytes, options, image);
     case Format::png:
-      return decode_png(bytes, options, image);
+      return format;
     case Format::empty:
       fail(StatusCode::invalid_data, "the file is empty");
     case Format::unknown:
@@ -70,6 +71,14 @@ DecodeResult Decoder::decode(std::string_view bytes, const DecodeOptions& option
     default:
       fail(StatusCode::unsupported, "the content is {}; JPEG and PNG are read: convert it", name_of(format));
   }
+}
+
+}  // namespace
+
+DecodeResult Decoder::decode(std::string_view bytes, const DecodeOptions& options, Image& image) {
+  if (options.form.is_raw()) return copy_pixels(bytes, options, image);
+  if (check_format(bytes) == Format::jpeg) return state_->jpeg.decode(bytes, options, image);
+  return decode_png(bytes, options, image);
 }
 
 DecodeResult Decoder::decode_part(std::string_view bytes, const DecodeOptions& options,
@@ -81,6 +90,13 @@ DecodeResult Decoder::decode_part(std::string_view bytes, const DecodeOptions& o
   const DecodeResult result = decode(bytes, options, image);
   part = chosen.width > 0 ? chosen : choose(image.width(), image.height());
   return result;
+}
+
+PictureHeader Decoder::look(std::string_view bytes) {
+  const Format format = check_format(bytes);
+  PictureHeader header = format == Format::jpeg ? state_->jpeg.look(bytes) : look_at_png(bytes);
+  header.format = format;
+  return header;
 }
 
 void check_size(uint64_t width, uint64_t height, const DecodeOptions& options) {

@@ -37,6 +37,13 @@ struct DecodeResult {
   bool truncated = false;  // only with tolerate_damage
 };
 
+// What a picture's header tells, before anything is decoded.
+struct PictureHeader {
+  Format format = Format::unknown;
+  int width = 0, height = 0;
+  bool gray = false;  // one channel holds all that is in it
+};
+
 // Decodes JPEG, PNG and bare pixels to bytes that equal Pillow's convert("RGB") or convert("L"), except
 // that 16-bit gray keeps its high byte (Pillow's clamps). Keeps buffers from call to call;
 // one a thread.
@@ -56,6 +63,10 @@ class Decoder {
   // `choose` is called once, if at all.
   DecodeResult decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
                            Image& image, Region& part);
+
+  // Of JPEG and PNG files, from their first bytes: as many as it takes to the picture's size. Throws as
+  // decode().
+  PictureHeader look(std::string_view bytes);
 
  private:
   struct State;

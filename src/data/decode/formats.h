@@ -17,6 +17,8 @@ class JpegDecoder {
 
   DecodeResult decode(std::string_view bytes, const DecodeOptions& options, Image& image);
 
+  PictureHeader look(std::string_view bytes);
+
   // False when the file wants a full decode: then nothing was decoded, but `chosen` is set.
   bool decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
                    Region& chosen, Image& image, Region& part);
@@ -29,6 +31,8 @@ class JpegDecoder {
 };
 
 DecodeResult decode_png(std::string_view bytes, const DecodeOptions& options, Image& image);
+
+PictureHeader look_at_png(std::string_view bytes);
 
 DecodeResult copy_pixels(std::string_view bytes, const DecodeOptions& options, Image& image);
 

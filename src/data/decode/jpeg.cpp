@@ -199,6 +199,12 @@ void JpegDecoder::begin(std::string_view bytes, const DecodeOptions& options) {
   s.row.resize(size_t(s.info.image_width) * 4);
 }
 
+PictureHeader JpegDecoder::look(std::string_view bytes) {
+  begin(bytes, {});
+  const jpeg_decompress_struct& info = state_->info;
+  return {Format::jpeg, int(info.image_width), int(info.image_height), info.num_components == 1};
+}
+
 DecodeResult JpegDecoder::decode(std::string_view bytes, const DecodeOptions& options, Image& image) {
   begin(bytes, options);
   State& s = *state_;

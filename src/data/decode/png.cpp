@@ -29,16 +29,36 @@ void image_to_gray(Image& rgb, Image& gray) {
 
 }  // namespace
 
-DecodeResult decode_png(std::string_view bytes, const DecodeOptions& options, Image& image) {
-  const std::unique_ptr<spng_ctx, FreeContext> context(spng_ctx_new(0));
+namespace {
+
+using Context = std::unique_ptr<spng_ctx, FreeContext>;
+
+// A decoder that has read the header.
+Context open_png(std::string_view bytes, const DecodeOptions& options, spng_ihdr& header) {
+  Context context(spng_ctx_new(0));
   if (!context) fail(StatusCode::out_of_memory, "the PNG decoder can't be created");
   spng_set_image_limits(context.get(), INT32_MAX, INT32_MAX);  // check_size() below says it better
   spng_set_chunk_limits(context.get(), kChunkLimit, kChunkLimit);
   if (const int code = spng_set_png_buffer(context.get(), bytes.data(), bytes.size()); code != 0)
     fail_png(code);
-  spng_ihdr header;
   if (const int code = spng_get_ihdr(context.get(), &header); code != 0) fail_png(code);
   check_size(header.width, header.height, options);
+  return context;
+}
+
+}  // namespace
+
+PictureHeader look_at_png(std::string_view bytes) {
+  spng_ihdr header;
+  open_png(bytes, {}, header);
+  const bool gray =
+      header.color_type == SPNG_COLOR_TYPE_GRAYSCALE || header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
+  return {Format::png, int(header.width), int(header.height), gray};
+}
+
+DecodeResult decode_png(std::string_view bytes, const DecodeOptions& options, Image& image) {
+  spng_ihdr header;
+  const Context context = open_png(bytes, options, header);
 
   Image whole;  // where the picture is wanted gray, its RGB form
   Image& rgb = options.channels == 3 ? image : whole;

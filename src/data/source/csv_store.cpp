@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A list of pictures: lines "path,label" or "path,label,split".
-#include <sys/stat.h>
-
 #include <array>
 #include <atomic>
 #include <climits>
@@ -74,13 +72,7 @@ class ListStore final : public FileStore {
   }
 
   std::string full_path(int64_t file) const override { return root_ + '/' + std::string(path(file)); }
-  FileFacts facts(int64_t file) const override {
-    struct stat info {};
-    FileFacts facts;
-    if (stat(full_path(file).c_str(), &info) == 0 && S_ISREG(info.st_mode))
-      facts.size = int64_t(info.st_size);
-    return facts;
-  }
+  FileFacts facts(int64_t file) const override { return facts_of_file(full_path(file)); }
   void read(int64_t file, std::string& bytes) const override {
     read_picture_file(full_path(file), size_t(kMostFileBytes), bytes);
   }

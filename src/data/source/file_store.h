@@ -18,7 +18,8 @@ constexpr int64_t kMostFileBytes = int64_t{256} << 20;
 
 // What can be told about a file's content without reading it.
 struct FileFacts {
-  int64_t size = -1;  // -1: it is gone or can't be looked at
+  int64_t size = -1;     // -1: it is gone or can't be looked at
+  int64_t modified = 0;  // of the file it lies in, nanoseconds since 1970; 0: not asked for
   bool has_crc = false;
   uint32_t crc = 0;  // CRC-32 of the content, which archives keep
 };

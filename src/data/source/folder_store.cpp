@@ -15,13 +15,6 @@
 namespace ren::data {
 namespace {
 
-FileFacts facts_of(const std::string& path) {
-  struct stat info {};
-  FileFacts facts;
-  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) facts.size = int64_t(info.st_size);
-  return facts;
-}
-
 enum class EntryKind { file, folder, other };
 
 EntryKind kind_of(int folder, const dirent& entry) {
@@ -48,7 +41,7 @@ class FolderStore final : public FileStore {
   }
 
   std::string full_path(int64_t file) const override { return root_ + '/' + std::string(path(file)); }
-  FileFacts facts(int64_t file) const override { return facts_of(full_path(file)); }
+  FileFacts facts(int64_t file) const override { return facts_of_file(full_path(file)); }
   void read(int64_t file, std::string& bytes) const override {
     read_picture_file(full_path(file), size_t(kMostFileBytes), bytes);
   }
@@ -106,7 +99,7 @@ class SingleFileStore final : public FileStore {
     paths_.add(slash == std::string::npos ? path : path.substr(slash + 1));
   }
   std::string full_path(int64_t) const override { return uri_; }
-  FileFacts facts(int64_t) const override { return facts_of(uri_); }
+  FileFacts facts(int64_t) const override { return facts_of_file(uri_); }
   void read(int64_t, std::string& bytes) const override {
     read_picture_file(uri_, size_t(kMostFileBytes), bytes);
   }

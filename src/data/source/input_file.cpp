@@ -9,10 +9,16 @@
 #include <cerrno>
 #include <cstring>
 
-#include "data/source/file_store.h"
 #include "engine/base/status.h"
 
 namespace ren::data {
+namespace {
+
+int64_t modification_of(const struct stat& info) {
+  return int64_t(info.st_mtim.tv_sec) * 1'000'000'000 + int64_t(info.st_mtim.tv_nsec);
+}
+
+}  // namespace
 
 void fail_open(const std::string& path, int reason) {
   fail(reason == ENOENT || reason == ENOTDIR ? StatusCode::not_found : StatusCode::io, "cannot open '{}': {}",
@@ -27,6 +33,7 @@ InputFile::InputFile(const std::string& path)
   const int reason = fstat(descriptor_, &info) != 0 ? errno : 0;
   if (reason == 0 && S_ISREG(info.st_mode)) {
     size_ = int64_t(info.st_size);
+    modified_ = modification_of(info);
     return;
   }
   close(descriptor_);
@@ -52,6 +59,15 @@ size_t InputFile::read(int64_t offset, void* target, size_t bytes) const {
 void InputFile::read_exactly(int64_t offset, void* target, size_t bytes) const {
   if (read(offset, target, bytes) != bytes)
     fail(StatusCode::invalid_data, "'{}' was shortened while it was used", path_);
+}
+
+FileFacts facts_of_file(const std::string& path) {
+  struct stat info {};
+  FileFacts facts;
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return facts;
+  facts.size = int64_t(info.st_size);
+  facts.modified = modification_of(info);
+  return facts;
 }
 
 void read_picture_file(const std::string& path, size_t limit, std::string& bytes) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "data/source/file_store.h"
+
 namespace ren::data {
 
 [[noreturn]] void fail_open(const std::string& path, int reason);
@@ -17,7 +19,8 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const { return path_; }
-  int64_t size() const { return size_; }  // when it was opened
+  int64_t size() const { return size_; }          // when it was opened
+  int64_t modified() const { return modified_; }  // the same; nanoseconds since 1970
 
   // Fewer bytes than asked for: the file ends there.
   size_t read(int64_t offset, void* target, size_t bytes) const;
@@ -27,8 +30,11 @@ class InputFile {
  private:
   std::string path_;
   int descriptor_ = -1;
-  int64_t size_ = 0;
+  int64_t size_ = 0, modified_ = 0;
 };
+
+// What the file system says about a regular file.
+FileFacts facts_of_file(const std::string& path);
 
 // At most `limit` bytes of a regular file of at most kMostFileBytes.
 void read_picture_file(const std::string& path, size_t limit, std::string& bytes);

@@ -32,6 +32,9 @@ Source open_cifar_file(const std::string& path, int64_t bytes);
 Source open_cifar_folder(const std::string& uri, const std::string& folder,
                          const std::vector<std::string>& names);
 
+// A packed data set.
+Source open_dts(const std::string& path, Purpose purpose);
+
 // The names that a pattern with braces stands for, in its order; throws invalid_argument.
 std::vector<std::string> expand_braces(const std::string& pattern);
 

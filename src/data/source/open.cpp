@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "data/decode/decode.h"
+#include "data/source/dts_format.h"
 #include "data/source/input_file.h"
 #include "data/source/labelled.h"
 #include "data/source/labels.h"
@@ -124,11 +125,13 @@ Source open_file(const std::string& path, Purpose purpose) {
     size = file.size();
     head.resize(file.read(0, head.data(), head.size()));
   }
+  if (dts::is_dts(head)) return open_dts(path, purpose);
   if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) return of(open_zip_store(path));
   if (purpose == Purpose::pictures && is_decodable(recognise_format(head)))
     return of(open_single_file_store(path));
   if (path.ends_with(".zip")) return of(open_zip_store(path));
   if (is_tar_header(head) || path.ends_with(".tar")) return open_tar(path, {path}, purpose);
+  if (path.ends_with(".dts")) return open_dts(path, purpose);  // which says what is wrong with it
   if (is_gzip(head)) {
     if (is_idx(inflate_gzip(path, 4))) return open_idx_file(path, purpose);
     fail(StatusCode::unsupported, "'{}' is compressed with gzip: unpack it (gunzip)", path);
@@ -139,8 +142,8 @@ Source open_file(const std::string& path, Purpose purpose) {
   if (looks_like_list(path, head)) return open_list(path, purpose);
   if (purpose == Purpose::pictures) return of(open_single_file_store(path));
   fail(StatusCode::invalid_data,
-       "'{}' is neither a folder nor a zip or tar archive, a CSV list, an IDX or a CIFAR file: name a folder "
-       "of class folders, an archive of one, or a list with lines 'path,label'",
+       "'{}' is neither a folder nor a zip or tar archive, a CSV list, a .dts, an IDX or a CIFAR "
+       "file: name a folder of class folders, an archive of one, or a list with lines 'path,label'",
        path);
 }
 

@@ -32,7 +32,8 @@ enum class Purpose {
 };
 
 // Finds out by content what a URI is: a folder of class folders, a zip archive, a tar archive or several
-// (a pattern with braces, or a folder of them), a CSV list, MNIST's IDX or CIFAR's binary files.
+// (a pattern with braces, or a folder of them), a CSV list, a packed data set (.dts), MNIST's IDX
+// or CIFAR's binary files.
 // Throws not_found, io or invalid_data.
 Source open_source(const std::string& uri, Purpose purpose);
 

@@ -186,6 +186,7 @@ class TarStore final : public FileStore {
     for (size_t i = 0; i < shards.size(); ++i) {
       auto file = std::make_unique<const InputFile>(shards[i]);
       Lister(*file, uint32_t(i), purpose, shards.size() > 1 ? names_[i] + '/' : "", listing).list();
+      modified_.push_back(file->modified());
       if (i < kMostOpen) open_[i] = std::move(file);
     }
     name_splits(purpose);
@@ -204,6 +205,7 @@ class TarStore final : public FileStore {
   FileFacts facts(int64_t file) const override {
     FileFacts facts;
     facts.size = places_[size_t(file)].size;
+    facts.modified = modified_[places_[size_t(file)].shard];
     return facts;
   }
   void read(int64_t file, std::string& bytes) const override { read_head_into(file, SIZE_MAX, bytes); }
@@ -327,7 +329,8 @@ class TarStore final : public FileStore {
   }
 
   const std::vector<std::string> shards_, names_;
-  std::vector<int8_t> splits_;  // one a shard, of kSplits
+  std::vector<int8_t> splits_;     // one a shard, of kSplits
+  std::vector<int64_t> modified_;  // one a shard
   std::vector<std::unique_ptr<const InputFile>> open_;
   std::vector<Place> places_;
   std::vector<int32_t> labels_;

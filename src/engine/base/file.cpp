@@ -199,11 +199,15 @@ void AtomicFile::commit() {
   if (rename(temporary_.c_str(), target_.c_str()) != 0) fail_io("replace");
   close(descriptor_);
   descriptor_ = -1;
-  // The name is on disk only when its folder is. Some file systems can't flush a folder.
-  const int folder = open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  flush_folder_of(target_);
+}
+
+void flush_folder_of(const std::string& path) {
+  // Some file systems can't flush a folder.
+  const int folder = open(fs::path(path).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool lost = folder >= 0 && fsync(folder) != 0 && errno == EIO;
   if (folder >= 0) close(folder);
-  if (lost) fail(StatusCode::io, "'{}' was written, but its folder cannot be flushed to disk", path_);
+  if (lost) fail(StatusCode::io, "'{}' was written, but its folder cannot be flushed to disk", path);
 }
 
 void write_file(const std::string& path, std::string_view content) {

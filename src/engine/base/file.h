@@ -44,6 +44,9 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// A file's name is on disk only when its folder is. `path` is absolute; throws io.
+void flush_folder_of(const std::string& path);
+
 void write_file(const std::string& path, std::string_view content);  // AtomicFile in one call
 
 // Throws what writing `bytes` to the file would throw, as far as that can be told before: the file is begun

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ren::data {
+
+// TARGET.part: a file that takes long to make, and that a later process can go on with. Nobody else writes it
+// at the same time. All throw io with its name and the system's reason.
+class PartFile {
+ public:
+  // Opens or creates it; `target` is what it becomes (links are followed).
+  explicit PartFile(const std::string& target);
+  ~PartFile();
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const;
+  // At most `bytes` from there.
+  std::string read(uint64_t offset, size_t bytes) const;
+  void write(uint64_t offset, std::string_view data);
+  void resize(uint64_t bytes);
+  // To the disk; what is read afterwards comes from there, where the system can do that.
+  void flush();
+  // Flushes it and gives it the target's name and, where there is an old one, its permissions.
+  void finish();
+  void remove();
+
+ private:
+  PartFile(std::string target, std::string path);
+  [[noreturn]] void fail_io(const char* verb) const;
+  bool lock_is_good() const;
+
+  std::string target_, path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace ren::data

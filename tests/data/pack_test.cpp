@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packing: what goes in comes out, whatever the source, the threads and the interruptions.
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "data/augment/transform.h"
+#include "data/loader/identity.h"
+#include "data/pack/pack.h"
+#include "data/source/dts_format.h"
+#include "data/support.h"
+#include "engine/base/file.h"
+
+namespace ren::data::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+Files class_folders(int each = 4) {
+  Files files;
+  for (const char* split : {"train", "val"})
+    for (const char* name : {"bird", "cat", "ñu"})
+      for (int i = 0; i < each; ++i)
+        files.emplace_back(fmt::format("{}/{}/{} {}.jpg", split, name, name, i),
+                           jpeg_of(12 + 3 * i, 20 - i, uint32_t(i + name[0] + split[0])));
+  return files;
+}
+
+class Pack : public ::testing::Test {
+ protected:
+  static PackReport pack(const std::string& source, const std::string& target,
+                         const PackOptions& options = {}, const JobWatch& watch = {}) {
+    return pack_dataset(open_dataset(source), target, options, watch);
+  }
+  std::string folder_source(int each = 4) {
+    write_files(folder_, class_folders(each));
+    return folder_.path();
+  }
+  std::string target(const std::string& name = "out/a.dts") {
+    folder_.make_folder("out");
+    return folder_.path(name);
+  }
+  bool exists(const std::string& name) const { return fs::exists(folder_.path(name)); }
+
+  // Names, labels, order, sizes, checksums and bytes are the source's.
+  static void expect_same(const Dataset& source, const Dataset& packed) {
+    ASSERT_EQ(source.splits.size(), packed.splits.size());
+    EXPECT_EQ(source.classes, packed.classes);
+    LoaderOptions options;
+    options.height = options.width = 8;
+    for (size_t k = 0; k < source.splits.size(); ++k) {
+      const Split &a = source.splits[k], &b = packed.splits[k];
+      EXPECT_EQ(a.name, b.name);
+      EXPECT_EQ(a.labels, b.labels);
+      ASSERT_EQ(a.files.size(), b.files.size());
+      const auto of_source = identity(a, options), of_packed = identity(b, options);
+      for (const auto& [name, value] : of_source) {
+        ASSERT_EQ(of_packed.count(name), 1u) << name;
+        EXPECT_EQ(of_packed.at(name), value) << name;
+      }
+      std::string x, y;
+      for (size_t i = 0; i < a.files.size(); ++i) {
+        EXPECT_EQ(a.store->path(a.files[i]), b.store->path(b.files[i]));
+        a.store->read(a.files[i], x);
+        b.store->read(b.files[i], y);
+        EXPECT_EQ(x, y) << a.path(int64_t(i));
+      }
+      EXPECT_EQ(pixels(a), pixels(b));
+    }
+  }
+  static std::vector<uint8_t> pixels(const Split& split) {
+    LoaderOptions o;
+    o.batch = split.size(), o.height = o.width = 8, o.threads = 2;
+    const auto loader = make_loader(split, o);
+    loader->start_epoch(0, 0);
+    BatchView view;
+    EXPECT_TRUE(loader->next(view));
+    const auto* const bytes = static_cast<const uint8_t*>(view.images);
+    return {bytes, bytes + split.size() * 8 * 8 * 3};
+  }
+  void round_trip(const std::string& source) {
+    const PackReport report = pack(source, target());
+    const Dataset packed = open_dataset(target());
+    expect_same(open_dataset(source), packed);
+    int64_t all = 0;
+    for (const Split& split : packed.splits) all += split.size();
+    EXPECT_EQ(report.pictures, all);
+    EXPECT_EQ(report.bytes, int64_t(fs::file_size(target())));
+    EXPECT_FALSE(exists("out/a.dts.part"));
+    fs::remove(target());
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Pack, RoundTripFromEverySource) {
+  const Files files = class_folders();
+  write_files(folder_, {{"folder/", ""}});
+  for (const auto& [name, content] : files) folder_.write("folder/" + name, content);
+  round_trip(folder_.path("folder"));
+  write_zip(folder_.path("a.zip"), files, true);
+  round_trip(folder_.path("a.zip"));
+  round_trip(folder_.write("a.tar", tar_of(files)));
+  Files samples;
+  for (int i = 0; i < 6; ++i) {
+    samples.emplace_back(fmt::format("{}.jpg", i), jpeg_of(9, 9, uint32_t(i)));
+    samples.emplace_back(fmt::format("{}.cls", i), i % 2 ? "b" : "a");
+  }
+  folder_.write("w/train-0.tar", tar_of(samples));
+  folder_.write("w/val-0.tar", tar_of(samples));
+  round_trip(folder_.path("w"));
+  std::string list = "path,label,split\n";
+  for (const auto& [name, content] : files)
+    list += fmt::format("\"{}\",{},{}\n", name, name[name.size() - 5] % 2, name.substr(0, name.find('/')));
+  round_trip(folder_.write("folder/list.csv", list));
+  folder_.write("idx/train-images-idx3-ubyte", idx_images(4));
+  folder_.write("idx/train-labels-idx1-ubyte", idx_labels(std::string("\0\1\1\0", 4)));
+  folder_.write("idx/t10k-images-idx3-ubyte", idx_images(2));
+  folder_.write("idx/t10k-labels-idx1-ubyte", idx_labels(std::string("\1\0", 2)));
+  round_trip(folder_.path("idx"));
+  folder_.write("cifar/data_batch_1.bin", cifar_ten(0, 20));
+  folder_.write("cifar/test_batch.bin", cifar_ten(3, 10));
+  round_trip(folder_.path("cifar"));
+  // and from a pack
+  pack(folder_.path("a.zip"), folder_.path("first.dts"));
+  round_trip(folder_.path("first.dts"));
+}
+
+TEST_F(Pack, ThreadsDoNotChangeTheFile) {
+  const std::string source = folder_source(9);
+  for (const int short_side : {0, 14}) {
+    std::string first;
+    for (const int threads : {1, 2, 7}) {
+      PackOptions o;
+      o.threads = threads, o.short_side = short_side;
+      pack(source, target(), o);
+      const std::string bytes = read_file(target());
+      if (first.empty()) first = bytes;
+      EXPECT_TRUE(first == bytes) << threads;
+    }
+  }
+}
+
+TEST_F(Pack, ResizesAsPillowAndKeepsSmallOnes) {
+  folder_.write("s/a/large.jpg", jpeg_of(60, 40, 1));
+  folder_.write("s/a/small.jpg", jpeg_of(90, 20, 2));  // its short side is no longer than that
+  folder_.write("s/b/gray.jpg", encode_jpeg(make_picture(50, 70, 1, 3), {90, 1, 1}));
+  folder_.write("s/b/rgb.png", fixture("rgb.png"));
+  PackOptions o;
+  o.short_side = 20, o.quality = 100;
+  EXPECT_GE(pack(folder_.path("s"), target(), o).resized, 2);
+  const Dataset set = open_dataset(target());
+  const auto content = [&](int64_t sample) {
+    std::string bytes;
+    set.train().store->read(set.train().files[size_t(sample)], bytes);
+    return bytes;
+  };
+  EXPECT_EQ(content(1), jpeg_of(90, 20, 2));
+  Decoder decoder;
+  Image before, expected, after;
+  decoder.decode(jpeg_of(60, 40, 1), {}, before);
+  Resizer().resize(before.view(), 30, 20, Filter::bilinear, expected);
+  const PictureHeader header = decoder.look(content(0));
+  EXPECT_EQ(header.width, 30);
+  EXPECT_EQ(header.height, 20);
+  EXPECT_FALSE(header.gray);
+  // Luma survives quality 100 to a rounding; chroma at half the size does not, so a gray picture is compared.
+  decoder.decode(content(2), {.channels = 1}, after);
+  EXPECT_TRUE(decoder.look(content(2)).gray);
+  ASSERT_EQ(after.width(), 20);
+  ASSERT_EQ(after.height(), 28);
+  decoder.decode(encode_jpeg(make_picture(50, 70, 1, 3), {90, 1, 1}), {.channels = 1}, before);
+  Resizer().resize(before.view(), 20, 28, Filter::bilinear, expected);
+  // Quality 100 has quantisation steps of 1 in 64 coefficients: rounding each by up to a half, and the pixels
+  // at last, leaves a pixel within 2 or 3 of its value.
+  for (size_t i = 0; i < after.bytes(); ++i) EXPECT_NEAR(after.data()[i], expected.data()[i], 3) << i;
+}
+
+TEST_F(Pack, ResizesBarePixels) {
+  folder_.write("cifar/data_batch_1.bin", cifar_ten(0, 10));
+  PackOptions o;
+  o.short_side = 16;
+  EXPECT_EQ(pack(folder_.path("cifar"), target(), o).resized, 10);
+  const Dataset set = open_dataset(target());
+  EXPECT_FALSE(set.train().store->pixel_form().is_raw());
+  std::string bytes;
+  set.train().store->read(0, bytes);
+  EXPECT_EQ(Decoder().look(bytes).width, 16);
+  o.short_side = 32;  // nothing is larger
+  EXPECT_EQ(pack(folder_.path("cifar"), target(), o).resized, 0);
+  EXPECT_TRUE(open_dataset(target()).train().store->pixel_form().is_raw());
+}
+
+// Stopped after any picture, the job goes on and ends with the same bytes.
+TEST_F(Pack, GoesOnWhereItWasStopped) {
+  const std::string source = folder_source();
+  pack(source, target("out/whole.dts"));
+  const std::string whole = read_file(target("out/whole.dts"));
+  using Phase = JobProgress::Phase;
+  for (const Phase phase : {Phase::packing, Phase::verifying})
+    for (int64_t at = 1; at <= 24; at += 5) {
+      const auto stop_there = [&](const JobProgress& p) { return p.phase != phase || p.done < at; };
+      const Error error = error_of([&] { pack(source, target(), {}, stop_there); });
+      EXPECT_EQ(error.code(), StatusCode::cancelled);
+      EXPECT_NE(std::string(error.what()).find("a.dts.part': packing again goes on"), std::string::npos)
+          << error.what();
+      EXPECT_FALSE(exists("out/a.dts"));
+      EXPECT_EQ(error_of([&] { open_dataset(target() + ".part"); }).code(), StatusCode::invalid_data);
+      std::string said;
+      const PackReport report = pack(source, target(), {}, [&](const JobProgress& p) {
+        said += p.message;
+        return true;
+      });
+      EXPECT_NE(said.find("going on with it"), std::string::npos) << said;
+      EXPECT_GE(report.continued, phase == Phase::packing ? at : 24);
+      EXPECT_EQ(report.pictures, 24);
+      EXPECT_TRUE(read_file(target()) == whole) << at;
+      fs::remove(target());
+    }
+}
+
+// What a killed process leaves: any number of bytes, the last of them not on disk perhaps.
+TEST_F(Pack, GoesOnAfterAKillAnywhere) {
+  const std::string source = folder_source(2);
+  pack(source, target("out/whole.dts"));
+  const std::string whole = read_file(target("out/whole.dts"));
+  const auto never_rename = [&](const JobProgress& p) {
+    return p.phase != JobProgress::Phase::verifying || p.done == 0;
+  };
+  error_of([&] { pack(source, target(), {}, never_rename); });
+  const std::string part = read_file(target() + ".part");
+  ASSERT_EQ(part.size(), whole.size());
+  const size_t first = fs::file_size(folder_.path("train/bird/bird 0.jpg"));
+  for (size_t bytes = 0; bytes <= part.size(); bytes += bytes < 600 ? 13 : 97) {
+    folder_.write("out/a.dts.part", part.substr(0, bytes));
+    const PackReport report = pack(source, target());
+    ASSERT_TRUE(read_file(target()) == whole) << bytes;
+    EXPECT_EQ(report.continued > 0, bytes >= dts::kHeaderBytes + dts::kRecordHeaderBytes + first) << bytes;
+  }
+  for (size_t at = 130; at < part.size(); at += 531) {  // a block that never reached the disk
+    std::string torn = part;
+    torn.replace(at, std::min<size_t>(300, torn.size() - at), std::min<size_t>(300, torn.size() - at), '\0');
+    folder_.write("out/a.dts.part", torn);
+    EXPECT_LE(pack(source, target()).continued, 12);
+    ASSERT_TRUE(read_file(target()) == whole) << at;
+  }
+}
+
+// Whatever an unfinished file has become, the pack is right or there is an error.
+TEST_F(Pack, MutatedPartsNeverCrash) {
+  const std::string source = folder_source(1);
+  pack(source, target("out/whole.dts"));
+  const std::string whole = read_file(target("out/whole.dts"));
+  error_of([&] {
+    pack(source, target(), {}, [](const JobProgress& p) { return p.phase != JobProgress::Phase::verifying; });
+  });
+  const std::string part = read_file(target() + ".part");
+  expect_survives(600, 10, {300, 5}, [&](uint64_t i, RandomStream& random) {
+    // Half of the changes go to the file's header and the first record's.
+    const size_t head = i % 2 ? part.size() : dts::kHeaderBytes + dts::kRecordHeaderBytes;
+    folder_.write("out/a.dts.part", mutate(part.substr(0, head), random) + part.substr(head));
+    pack(source, target());
+    ASSERT_TRUE(read_file(target()) == whole) << i;
+    fs::remove(target());
+  });
+}
+
+TEST_F(Pack, BeginsAnewForAnotherJob) {
+  const std::string source = folder_source();
+  const auto stop_half_way = [](const JobProgress& p) {
+    return p.phase != JobProgress::Phase::packing || p.done < 10;
+  };
+  const auto said_after = [&](const std::function<void()>& change, const PackOptions& options) {
+    error_of([&] { pack(source, target(), {}, stop_half_way); });
+    EXPECT_TRUE(exists("out/a.dts.part"));
+    change();
+    std::string said;
+    const PackReport report = pack(source, target(), options, [&](const JobProgress& p) {
+      said += p.message;
+      return true;
+    });
+    fs::remove(target());
+    return said + (report.continued > 0 ? " continued" : "");
+  };
+  const std::string anew = "starting anew";
+  PackOptions small, skipping;
+  small.short_side = 10;
+  skipping.bad_files = BadFiles::skip;
+  EXPECT_NE(said_after([] {}, {}).find("continued"), std::string::npos);
+  EXPECT_NE(said_after([] {}, skipping).find("continued"), std::string::npos);  // changes no byte
+  EXPECT_NE(said_after([] {}, small).find(anew), std::string::npos);
+  EXPECT_NE(said_after([&] { folder_.write("train/cat/more.jpg", jpeg_of(8, 8, 1)); }, {}).find(anew),
+            std::string::npos);
+  const auto touch = [&] {
+    fs::last_write_time(folder_.path("train/cat/more.jpg"),
+                        fs::last_write_time(folder_.path("train/cat/more.jpg")) + std::chrono::seconds(2));
+  };
+  EXPECT_NE(said_after(touch, {}).find(anew), std::string::npos);
+  const auto rename_class = [&] {
+    for (const char* split : {"train", "val"})
+      fs::rename(folder_.path(fmt::format("{}/cat", split)), folder_.path(fmt::format("{}/dog", split)));
+  };
+  EXPECT_NE(said_after(rename_class, {}).find(anew), std::string::npos);
+}
+
+TEST_F(Pack, BadPictures) {
+  const std::string source = folder_source();
+  folder_.write("train/cat/cat 1.jpg", jpeg_of(30, 30, 1).substr(0, 400));
+  folder_.write("train/bird/bird 0.jpg", "no picture");
+  folder_.write("val/cat/cat 3.jpg", "");
+  const Error error = error_of([&] { pack(source, target()); });
+  EXPECT_EQ(error.code(), StatusCode::invalid_data);
+  EXPECT_NE(std::string(error.what()).find("train/bird/bird 0.jpg': the content is no picture"),
+            std::string::npos)
+      << error.what();
+  EXPECT_FALSE(exists("out/a.dts"));
+  EXPECT_FALSE(exists("out/a.dts.part"));  // the first one was bad: nothing is in it
+  PackOptions o;
+  o.bad_files = BadFiles::skip;
+  PackReport report = pack(source, target(), o);
+  EXPECT_EQ(report.pictures, 21);
+  EXPECT_EQ(report.bad_files, 3);
+  ASSERT_EQ(report.bad.size(), 3u);
+  EXPECT_NE(report.bad[1].find("cat 1.jpg': the JPEG file is truncated"), std::string::npos);
+  const std::string whole = read_file(target());
+  EXPECT_EQ(open_dataset(target()).train().size(), 10);
+  // Stopped behind bad ones, the second run tells all of them, too.
+  fs::remove(target());
+  error_of([&] {
+    pack(source, target(), o,
+         [](const JobProgress& p) { return p.phase != JobProgress::Phase::packing || p.done < 12; });
+  });
+  report = pack(source, target(), o);
+  EXPECT_GT(report.continued, 5);
+  EXPECT_EQ(report.bad_files, 3);
+  EXPECT_TRUE(read_file(target()) == whole);
+  // A class without a good picture would be one that can't be trained.
+  for (int i = 0; i < 4; ++i) folder_.write(fmt::format("train/cat/cat {}.jpg", i), "bad");
+  EXPECT_NE(std::string(error_of([&] { pack(source, target(), o); }).what())
+                .find("all pictures of the class 'cat'"),
+            std::string::npos);
+}
+
+TEST_F(Pack, AFileThatBecameAFolder) {
+  const std::string source = folder_source();
+  const Dataset set = open_dataset(source);
+  fs::remove(folder_.path("train/cat/cat 2.jpg"));
+  folder_.make_folder("train/cat/cat 2.jpg");
+  // Not io, which is what befalls the file that is written.
+  EXPECT_EQ(error_of([&] { pack_dataset(set, target(), {}, {}); }).code(), StatusCode::invalid_data);
+}
+
+TEST_F(Pack, AVanishedFile) {
+  const std::string source = folder_source();
+  const Dataset set = open_dataset(source);
+  fs::remove(folder_.path("train/cat/cat 2.jpg"));
+  const Error error = error_of([&] { pack_dataset(set, target(), {}, {}); });
+  EXPECT_EQ(error.code(), StatusCode::not_found);
+  EXPECT_NE(std::string(error.what()).find("train/cat/cat 2.jpg': No such file"), std::string::npos)
+      << error.what();
+  EXPECT_NE(std::string(error.what()).find("The 6 pictures packed so far are in"), std::string::npos)
+      << error.what();
+}
+
+// A limit on the size of files is what a full disk is: writing fails at some byte.
+TEST_F(Pack, AFullDisk) {
+  const std::string source = folder_source();
+  pack(source, target("out/whole.dts"));
+  const std::string whole = read_file(target("out/whole.dts"));
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  for (const size_t room : {whole.size() / 2, whole.size() - 100}) {
+    const rlimit small{room, old.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const Error error = error_of([&] { pack(source, target()); });
+    setrlimit(RLIMIT_FSIZE, &old);
+    EXPECT_EQ(error.code(), StatusCode::io);
+    EXPECT_NE(std::string(error.what()).find("cannot write '"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("File too large"), std::string::npos) << error.what();
+    EXPECT_FALSE(exists("out/a.dts"));
+    EXPECT_GT(pack(source, target()).continued, 5);
+    EXPECT_TRUE(read_file(target()) == whole);
+    fs::remove(target());
+  }
+  signal(SIGXFSZ, handler);
+}
+
+TEST_F(Pack, ReplacesNothingElse) {
+  const std::string source = folder_source();
+  const auto refused = [&](const std::string& uri, const std::string& path, const std::string& text) {
+    const Error error = error_of([&] { pack(uri, path); });
+    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    return error.code();
+  };
+  const std::string picture = folder_.path("train/cat/cat 1.jpg"), before = read_file(picture);
+  EXPECT_EQ(refused(source, picture, "is no .dts file"), StatusCode::invalid_argument);
+  EXPECT_EQ(read_file(picture), before);
+  EXPECT_EQ(refused(source, folder_.path("train"), "folder"), StatusCode::io);
+  EXPECT_EQ(refused(source, folder_.path("no/such/a.dts"), "No such file"), StatusCode::io);
+  folder_.write("out/a.dts.part", "half of a download");
+  EXPECT_EQ(refused(source, target(), "no unfinished .dts file"), StatusCode::invalid_argument);
+  EXPECT_EQ(read_file(target() + ".part"), "half of a download");
+  fs::remove(target() + ".part");
+  pack(source, target());
+  EXPECT_EQ(refused(target(), target(), "is the data set itself"), StatusCode::invalid_argument);
+  fs::create_symlink(target(), folder_.path("link.dts"));
+  EXPECT_EQ(refused(target(), folder_.path("link.dts"), "is the data set itself"),
+            StatusCode::invalid_argument);
+  pack(source, folder_.path("link.dts"));  // an older pack is replaced, and the link stays
+  EXPECT_TRUE(fs::is_symlink(folder_.path("link.dts")));
+}
+
+TEST_F(Pack, OneAtATime) {
+  const std::string source = folder_source();
+  bool tried = false;
+  pack(source, target(), {}, [&](const JobProgress& p) {
+    if (p.done == 3 && !tried) {
+      tried = true;
+      EXPECT_NE(std::string(error_of([&] { pack(source, target()); }).what()).find("by another process"),
+                std::string::npos);
+    }
+    return true;
+  });
+  EXPECT_TRUE(tried);
+  EXPECT_EQ(open_dataset(target()).train().size(), 12);
+}
+
+TEST_F(Pack, MixedForms) {
+  folder_.write("cifar/data_batch_1.bin", cifar_ten(0, 10));
+  Files files;
+  for (int i = 0; i < 10; ++i) files.emplace_back(fmt::format("v/{}/a.jpg", i), jpeg_of(32, 32, uint32_t(i)));
+  write_files(folder_, files);
+  DatasetOptions options;
+  options.validation_uri = folder_.path("v");
+  const Dataset set = open_dataset(folder_.path("cifar"), options);
+  EXPECT_EQ(error_of([&] { pack_dataset(set, target(), {}, {}); }).code(), StatusCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace ren::data::test
