@@ -248,6 +248,37 @@ TEST(PackMasks, ChangesNoResult) {
   }
 }
 
+// A block with a projection: both normalisations of its end have the same gradient, which one reduction
+// masks, stores and sums for both.
+TEST(MergeReductions, ChangesNoResult) {
+  test::ModelBuilder m(3, 12, 3);
+  const TensorId stem = m.relu(m.conv(m.graph.input, 8, 3, 1));
+  const TensorId inner = m.batch_norm(m.conv(stem, 16, 3, 2));
+  const TensorId projected = m.batch_norm(m.conv(stem, 16, 1, 2));
+  const TensorId joined = m.relu(m.add(inner, projected));
+  const TensorId last = m.relu(m.add(m.batch_norm(m.conv(joined, 16, 3, 1)), joined));
+  const Graph model = m.finish(m.linear(m.global_mean(last), 4));
+  TrainingSpec spec = float_images();
+  spec.precision = Precision::fp16;
+  spec.target = target_of(DeviceKind::cuda);
+  Graph before, after;
+  compile_variant(model, spec, {Role::step, 3}, [&](std::string_view pass, const Graph& g) {
+    if (pass == "store_in_reductions") before = g;
+    if (pass == "merge_reductions") after = g;
+  });
+  EXPECT_EQ(after.nodes.size() + 1, before.nodes.size());
+  ReferenceRun plain(before), merged(after);
+  fill(plain, before);
+  fill(merged, after);
+  run_forward_backward(plain, before);
+  run_forward_backward(merged, after);
+  for (size_t p = 0; p < before.parameters.size(); ++p) {
+    const auto& a = plain.family(int32_t(p), Region::G);
+    const auto& b = merged.family(int32_t(p), Region::G);
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], b[i]) << before.parameters[p].name;
+  }
+}
+
 TEST(AttachInput, PadsImagesOnlyWhereConvolutionsAloneReadThem) {
   TrainingSpec spec = float_images();
   spec.precision = Precision::fp16;

@@ -26,6 +26,7 @@ constexpr Pass kPasses[] = {
     {"fuse", fuse},
     {"pack_masks", pack_masks},
     {"store_in_reductions", store_in_reductions},
+    {"merge_reductions", merge_reductions},
     {"recompute", recompute},
     {"sum_in_convolutions", sum_in_convolutions},
     {"update", update},

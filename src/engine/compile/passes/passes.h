@@ -35,6 +35,8 @@ void fuse(Graph& graph, const PassContext& context);
 void pack_masks(Graph& graph, const PassContext& context);
 // Lets a reduction write, in passing, the pointwise value that it reads and others read again.
 void store_in_reductions(Graph& graph, const PassContext& context);
+// Makes one of two reductions that read the same tensor.
+void merge_reductions(Graph& graph, const PassContext& context);
 // Gives the largest activations' memory back after forward where backward can write them again, in a
 // reduction that reads what they are made of.
 void recompute(Graph& graph, const PassContext& context);
