@@ -10,6 +10,7 @@
 #include "engine/compile/compile.h"
 #include "engine/compile/passes/passes.h"
 #include "engine/compile/reference.h"
+#include "engine/plan/liveness.h"
 #include "engine/plan/op_memory.h"
 #include "small_models.h"
 
@@ -296,6 +297,21 @@ TEST(Compile, IsRepeatable) {
   const Graph model = test::residual_model(3);
   EXPECT_EQ(to_string(compile_variant(model, float_images(), {Role::step, 4})),
             to_string(compile_variant(model, float_images(), {Role::step, 4})));
+}
+
+// The last batch of an epoch may have any size; a plan serves all variants, whose structure is one.
+TEST(Compile, EveryBatchSizeComesOutAlike) {
+  for (const bool gpu : {false, true}) {
+    TrainingSpec spec = float_images();
+    spec.precision = gpu ? Precision::fp16 : Precision::fp32;
+    spec.target = target_of(gpu ? DeviceKind::cuda : DeviceKind::cpu);
+    const Graph model = test::residual_model(64);
+    const Graph full = compile_variant(model, spec, {Role::step, 64});
+    for (const int64_t batch : {1, 2, 3, 7, 4096}) {
+      const Graph other = compile_variant(model, spec, {Role::step, batch});
+      check_same_structure({"full", Role::step, &full, nullptr}, {"other", Role::step, &other, nullptr});
+    }
+  }
 }
 
 TEST(Compile, InferenceHasNoStatisticsAndNoGradients) {

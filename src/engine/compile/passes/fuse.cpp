@@ -74,8 +74,16 @@ class Fuse {
   }
 
  private:
+  // Of one sample, whatever the batch: all variants of a program must come out alike. What all samples share,
+  // a parameter or a statistic, is read once a batch and counts nothing.
   int64_t bytes(TensorId id) const {
-    return int64_t(bytes_of(graph_.at(id).dtype, uint64_t(graph_.at(id).shape.elements())));
+    const Tensor& t = graph_.at(id);
+    return t.region == Region::F ? int64_t(bytes_of(t.dtype, uint64_t(sample_elements(id)))) : 0;
+  }
+
+  int64_t sample_elements(TensorId id) const {
+    const Shape& s = graph_.at(id).shape;
+    return s.h * s.w * s.c;
   }
 
   int64_t bytes(const std::set<TensorId>& ids, const std::set<TensorId>& without) const {
@@ -157,7 +165,7 @@ class Fuse {
   bool cheaper_inlined(TensorId id, const Definition& d) const {
     const std::vector<size_t>& readers = readers_[size_t(id)];
     const int64_t k = int64_t(readers.size());
-    const int64_t compute = d.heavy * heavy_prim_bytes_ * graph_.at(id).shape.elements();
+    const int64_t compute = d.heavy * heavy_prim_bytes_ * sample_elements(id);
     const int64_t stored = bytes(id) * (1 + k) + bytes(d.leaves, {}) + compute;
     int64_t recomputed = k * compute;
     for (const size_t reader : readers) {
@@ -180,7 +188,7 @@ class Fuse {
       std::set<TensorId> others = reads;
       others.erase(id);
       const int64_t more = bytes(d.leaves, others);
-      const int64_t compute = d.heavy * heavy_prim_bytes_ * graph_.at(id).shape.elements();
+      const int64_t compute = d.heavy * heavy_prim_bytes_ * sample_elements(id);
       if (kNarrow * more > bytes(id) || more + compute >= bytes(id)) continue;
       others.insert(d.leaves.begin(), d.leaves.end());
       if (others.size() > kMaxOperands) continue;

@@ -107,16 +107,15 @@ class Recompute {
 
   // The sums behind `reader` that read all wide operands of `pointwise`.
   std::optional<size_t> find_reduce(const Node& pointwise, size_t reader) const {
-    const Shape& full = graph_.at(pointwise.outputs[0]).shape;
     for (const TensorId wide : pointwise.inputs) {
-      if (graph_.at(wide).shape != full) continue;
+      if (!is_as_large(wide, pointwise.outputs[0])) continue;
       for (const size_t i : readers_[size_t(graph_.storage(wide))]) {
         const Node& node = graph_.nodes[i];
         if (i < reader || !can_store(graph_, pointwise, node)) continue;
         const auto reads =
             std::span(node.inputs).first(size_t(node.as<ReduceAttributes>().expression.inputs));
         const auto has = [&](TensorId id) {
-          return graph_.at(id).shape.elements() * kShare <= full.elements() ||
+          return sample_bytes(id) * kShare <= sample_bytes(pointwise.outputs[0]) ||
                  std::find(reads.begin(), reads.end(), id) != reads.end();
         };
         if (std::all_of(pointwise.inputs.begin(), pointwise.inputs.end(), has) && may_wait(reader, i + 1))
@@ -124,6 +123,11 @@ class Recompute {
       }
     }
     return {};
+  }
+
+  bool is_as_large(TensorId a, TensorId b) const {
+    const Shape &s = graph_.at(a).shape, &t = graph_.at(b).shape;
+    return s.h == t.h && s.w == t.w && s.c == t.c;
   }
 
   // Nothing between reads what the node writes.

@@ -18,7 +18,7 @@ std::vector<TensorType> infer(const Node& node, std::span<const TensorType> inpu
   std::vector<TensorType> types(outputs, {full, DType::f32});
   for (size_t k = 0; k < attributes.types.size(); ++k) {
     types[k].dtype = attributes.types[k];
-    check_float("an output", types[k]);
+    if (types[k].dtype != DType::b1) check_float("an output", types[k]);
   }
   return types;
 }
