@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/augmentation_json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "capi/augmentation_builder.h"
@@ -163,12 +165,22 @@ void add_entry(const json& object, AugmentationBuilder& builder, int height, int
 
 Augmentation parse_augmentation_json(const std::string& text, const std::string& place, int height,
                                      int width) {
+  constexpr int kMostDepth =
+      8;  // a list of objects with lists of numbers takes 3; deeper ones would end the stack
+  bool too_deep = false;
+  const auto within_depth = [&](int depth, json::parse_event_t, json&) {
+    too_deep |= depth > kMostDepth;
+    return !too_deep;
+  };
   json list;
   try {
-    list = json::parse(text);
+    list = json::parse(text, within_depth);
   } catch (const json::exception& error) {
-    refuse("{}: not JSON: {}", place, error.what());
+    const std::string_view what =
+        error.what();  // "[json.exception.parse_error.101] parse error at line 1 ..."
+    refuse("{}: not JSON: {}", place, what.substr(std::min(what.size(), what.find("] ") + 2)));
   }
+  if (too_deep) refuse("{}: lists and objects are nested more than {} deep", place, kMostDepth);
   if (!list.is_array() || list.empty())
     refuse("{}: it has to be a list of transforms, [{{\"name\": \"RandAugment\", \"num_ops\": 2}}, ...]",
            place);

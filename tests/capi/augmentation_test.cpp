@@ -166,6 +166,14 @@ TEST(AugmentationJson, ReadsTorchvisionsTransforms) {
 TEST(AugmentationJson, NamesTheTransformThatIsWrong) {
   const auto expect = [](const char* json, const char* part) { expect_reason(json, part); };
   expect("[", "not JSON");
+  // Deep enough to end the stack of anything that recurses over it.
+  for (const auto& [open, close] : {std::pair{"[", "]"}, std::pair{"{\"a\":", "}"}}) {
+    std::string nested = "[{\"name\": \"RandomHorizontalFlip\", \"p\": ";
+    for (int i = 0; i < 200000; ++i) nested += open;
+    nested += "1";
+    for (int i = 0; i < 200000; ++i) nested += close;
+    expect((nested + "}]").c_str(), "nested more than 8 deep");
+  }
   expect("[]", "a list of transforms");
   expect(R"([1])", "transform 1: it has to be an object with a name");
   expect(R"([{"name": 3}])", "transform 1: it has to be an object with a name");

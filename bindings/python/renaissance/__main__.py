@@ -201,12 +201,27 @@ def check_source(args):
 
 
 def check_place(path):
-    folder = os.path.dirname(os.path.abspath(path))
+    if not path:
+        raise Problem('--out is empty: it takes the name of what is to be written')
+    path = os.path.realpath(path)
+    folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise Problem(f"--out '{path}' can't be written: there is no folder {folder}")
+    if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
+        raise Problem(f"--out '{path}' can't be written: it is a pipe, a device or a socket")
     if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
         raise Problem(f"--out '{path}' can't be written: "
                       + ('it is a folder' if os.path.isdir(path) else f'no permission in {folder}'))
+
+
+def check_inputs_stay(out, *given):
+    """None of the files that are read, an ONNX file's external data among them, may be what is written."""
+    from .exporter import external_files
+    for path in given:
+        others = external_files(path) if path.endswith('.onnx') and os.path.isfile(path) else []
+        for read in (path, *others):
+            if os.path.exists(out) and os.path.exists(read) and os.path.samefile(out, read):
+                raise Problem(f"--out '{out}' would replace {read}, which is read")
 
 
 # ---- the module -----------------------------------------------------------------------------
@@ -293,6 +308,7 @@ def run_golden(args):
     from .exporter import load_initializers, load_model
     from .recorder import record_golden
     load_model(args.model)
+    check_inputs_stay(args.out, args.model)
     module = None
     if args.torchvision or args.module:
         module = build_module(args)
@@ -313,13 +329,13 @@ def check_device(device):
 
 def run_autocast(args):
     from .autocast import record_peer, record_peers
+    from .exporter import load_model
     options = dict(precision=args.precision, device=args.device, replays=args.replays)
     if args.cases is None:
         if args.golden is None:
             raise Problem('autocast takes MODEL.onnx and GOLDEN.safetensors, or --cases FOLDER')
-        for given in (args.model, args.golden):
-            if os.path.exists(args.out) and os.path.exists(given) and os.path.samefile(args.out, given):
-                raise Problem(f"--out '{args.out}' would replace {given}")
+        load_model(args.model)
+        check_inputs_stay(args.out, args.model, args.golden)
         check_device(args.device)
         print(record_peer(args.model, args.golden, args.out, **options))
         return

@@ -184,6 +184,23 @@ def check_modes(model, module):
     return seen
 
 
+def final_place(path):
+    """Where a file that is to be written at `path` goes: through links, and only to a regular file or a new one."""
+    place = os.path.realpath(os.fspath(path))
+    if os.path.exists(place) and not os.path.isfile(place):
+        raise ValueError(f"'{path}' can't be written: it is " + ('a folder' if os.path.isdir(place) else
+                                                                'a pipe, a device or a socket'))
+    return place
+
+
+def external_files(path):
+    """The files beside an ONNX file that hold its external data."""
+    model = onnx.load(os.fspath(path), load_external_data=False)
+    folder = os.path.dirname(os.path.abspath(os.fspath(path)))
+    return sorted({os.path.join(folder, entry.value) for tensor in model.graph.initializer
+                   for entry in tensor.external_data if entry.key == 'location'})
+
+
 def load_model(path):
     """The onnx.ModelProto of a file, or ValueError when it isn't one."""
     path = os.fspath(path)
@@ -273,7 +290,8 @@ def export(module, example_input, path, *, dynamic_batch=True, opset=17, input_n
         if len(input_names) != len(inputs) or len(output_names) != outputs:
             raise ValueError(f'{len(inputs)} inputs and {outputs} outputs, but names for '
                              f'{len(input_names)} and {len(output_names)}')
-        folder = os.path.dirname(os.path.abspath(path))
+        place = final_place(path)
+        folder = os.path.dirname(place)
         with tempfile.TemporaryDirectory(prefix='.export-', dir=folder) as work:
             raw = os.path.join(work, 'model.onnx')
             with unchanged(module):
@@ -289,7 +307,7 @@ def export(module, example_input, path, *, dynamic_batch=True, opset=17, input_n
             checked = os.path.join(work, 'checked.onnx')
             onnx.save(model, checked)
             onnx.checker.check_model(checked, full_check=True)
-            os.replace(checked, path)
+            os.replace(checked, place)
     initializers = stored_names(model)
     return ExportReport(path=path,
                         inputs={i.name: value_shape(i) for i in model.graph.input if i.name not in initializers},

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from . import bounds
-from .exporter import BATCH_NORMS, flat_tensors, load_model, set_training_modes, stored_names, value_shape
+from .exporter import BATCH_NORMS, final_place, flat_tensors, load_model, set_training_modes, stored_names, value_shape
 
 STEPS = 3
 HOPELESS = 100  # times what an engine is allowed: three such batches, and the recipe amplifies rounding
@@ -256,14 +256,14 @@ def write(tensors, metadata, path):
 
 def replace_file(path, save):
     """save(FILE) writes the file elsewhere; it takes its place when it is complete."""
-    folder = os.path.dirname(os.path.abspath(path))
-    with tempfile.TemporaryDirectory(prefix='.golden-', dir=folder) as work:
+    place = final_place(path)
+    with tempfile.TemporaryDirectory(prefix='.golden-', dir=os.path.dirname(place)) as work:
         file = os.path.join(work, 'golden')
         save(file)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(file, 0o666 & ~mask)  # as any other file; the library makes it private
-        os.replace(file, path)
+        os.replace(file, place)
 
 
 def record_golden(model_path, path, module=None, *, inputs=None, targets=None, batch=4, loss='cross_entropy',

@@ -94,6 +94,35 @@ class ProgramTest(unittest.TestCase):
             with self.assertRaisesRegex(SystemExit, message):
                 self.run_program('export', '--torchvision', 'resnet18', '--out', place)
 
+    def test_pipes_are_refused_and_links_stay(self):
+        from renaissance.recorder import replace_file
+
+        def save(file):
+            with open(file, 'w', encoding='utf-8') as out:
+                out.write('new')
+        with tempfile.TemporaryDirectory() as folder:
+            pipe, link, target = (os.path.join(folder, name) for name in ('pipe', 'link', 'target'))
+            os.mkfifo(pipe)
+            with self.assertRaisesRegex(SystemExit, 'a pipe, a device or a socket'):
+                self.run_program('export', '--torchvision', 'resnet18', '--out', pipe)
+            with self.assertRaisesRegex(ValueError, 'a pipe, a device or a socket'):
+                replace_file(pipe, save)
+            os.symlink(target, link)
+            replace_file(link, save)
+            self.assertTrue(os.path.islink(link))
+            with open(target, encoding='utf-8') as file:
+                self.assertEqual(file.read(), 'new')
+        with self.assertRaisesRegex(SystemExit, '--out is empty'):
+            self.run_program('golden', FIXTURE, '--out', '')
+
+    def test_external_data_is_no_place_to_write(self):
+        import onnx
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, 'model.onnx')
+            onnx.save(onnx.load(FIXTURE), model, save_as_external_data=True, location='weights', size_threshold=0)
+            with self.assertRaisesRegex(SystemExit, 'would replace .*weights'):
+                self.run_program('golden', model, '--out', os.path.join(folder, 'weights'))
+
     def test_values_out_of_range_are_usage_errors(self):
         for option, value in (('--lr', 'nan'), ('--lr', '0'), ('--lr', 'inf'), ('--momentum', '1'), ('--batch', '0'),
                               ('--label-smoothing', '-1'), ('--outputs', 'a:x'), ('--outputs', ':1'), ('--outputs', 'a,a'),

@@ -11,6 +11,8 @@
 namespace ren {
 namespace {
 
+constexpr double kMostError = 3.4e38;  // of numbers in FP32
+
 constexpr const char* kFormat = "renaissance-peer-1";
 
 template <typename T>
@@ -39,6 +41,10 @@ bool is_result(const std::string& tensor) {
 
 Peer parse_peer(const std::string& text, const std::string& name) {
   const nlohmann::json j = nlohmann::json::parse(text, nullptr, false);
+  if (j.is_discarded())
+    fail(StatusCode::invalid_data,
+         "the peer file '{}' is not JSON: cut off or damaged; python -m renaissance autocast writes one",
+         name);
   const auto format = j.is_object() ? j.find("format") : j.end();
   if (!j.is_object() || format == j.end() || *format != kFormat)
     fail(StatusCode::invalid_data,
@@ -49,13 +55,16 @@ Peer parse_peer(const std::string& text, const std::string& name) {
   peer.device = field<std::string>(j, "device", name);
   peer.torch = field<std::string>(j, "torch", name);
   peer.precision = precision_named(field<std::string>(j, "precision", name), name);
+  if (!j.contains("replays") || !j["replays"].is_number_integer())
+    fail(StatusCode::invalid_data, "the peer file '{}' has no usable 'replays'; record it again", name);
   peer.replays = field<int64_t>(j, "replays", name);
   if (peer.replays < 1) fail(StatusCode::invalid_data, "the peer file '{}' has no replay", name);
   for (const auto& [tensor, error] : field<nlohmann::json::object_t>(j, "errors", name)) {
-    if (!error.is_number() || !std::isfinite(error.get<double>()) || error.get<double>() < 0)
+    if (!error.is_number() || !std::isfinite(error.get<double>()) || error.get<double>() < 0 ||
+        error.get<double>() > kMostError)
       fail(StatusCode::invalid_data,
-           "the peer file '{}' has the error {} of '{}', not a number of at least 0", name, error.dump(),
-           tensor);
+           "the peer file '{}' has the error {} of '{}', not a number of at least 0 that FP32 can hold", name,
+           error.dump(), tensor);
     peer.errors[tensor] = error.get<double>();
   }
   return peer;
