@@ -59,6 +59,21 @@ void run_forward_backward(ReferenceRun& run, const Graph& graph) {
     if (node.phase != Phase::update) run.run_node(node);
 }
 
+// Both graphs of one model, forward and backward, with the same numbers.
+void expect_same_gradients(const Graph& before, const Graph& after, double tolerance) {
+  ReferenceRun plain(before), changed(after);
+  fill(plain, before);
+  fill(changed, after);
+  run_forward_backward(plain, before);
+  run_forward_backward(changed, after);
+  EXPECT_NEAR(loss_of(plain, before), loss_of(changed, after), 1e-13);  // double rounding only
+  for (size_t p = 0; p < before.parameters.size(); ++p) {
+    const auto& a = plain.family(int32_t(p), Region::G);
+    const auto& b = changed.family(int32_t(p), Region::G);
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << before.parameters[p].name;
+  }
+}
+
 TEST(Autodiff, AgreesWithCentralDifferencesForEveryParameter) {
   const Graph graph = compile_variant(test::residual_model(3), float_images(), {Role::step, 3});
   ReferenceRun analytic(graph);
@@ -91,17 +106,7 @@ TEST(Fuse, ChangesNoResult) {
                                         if (pass == "lower") before = g;
                                       });
   EXPECT_LT(after.nodes.size(), before.nodes.size());
-  ReferenceRun plain(before), fused(after);
-  fill(plain, before);
-  fill(fused, after);
-  run_forward_backward(plain, before);
-  run_forward_backward(fused, after);
-  EXPECT_NEAR(loss_of(plain, before), loss_of(fused, after), 1e-13);
-  for (size_t p = 0; p < before.parameters.size(); ++p) {
-    const auto& a = plain.family(int32_t(p), Region::G);
-    const auto& b = fused.family(int32_t(p), Region::G);
-    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12) << before.parameters[p].name;
-  }
+  expect_same_gradients(before, after, 1e-12);
 }
 
 // The mask of the ReLU behind a normalisation comes from the normalisation's input, which its gradient reads
@@ -173,16 +178,7 @@ TEST(StoreInReductions, ChangesNoResult) {
     return n.op == Op::reduce && !n.as<ReduceAttributes>().stored.empty();
   };
   EXPECT_GT(std::count_if(after.nodes.begin(), after.nodes.end(), stores), 0);
-  ReferenceRun plain(before), merged(after);
-  fill(plain, before);
-  fill(merged, after);
-  run_forward_backward(plain, before);
-  run_forward_backward(merged, after);
-  for (size_t p = 0; p < before.parameters.size(); ++p) {
-    const auto& a = plain.family(int32_t(p), Region::G);
-    const auto& b = merged.family(int32_t(p), Region::G);
-    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12) << before.parameters[p].name;
-  }
+  expect_same_gradients(before, after, 1e-12);
 }
 
 // Two plain conv-bn-relu in a row: the activation between them dies in forward and is written again.
@@ -200,17 +196,8 @@ TEST(Recompute, ChangesNoResultAndFreesMemory) {
     if (pass == "recompute") after = g;
   });
   ASSERT_EQ(after.nodes.size(), before.nodes.size());
-  ReferenceRun plain(before), again(after);
-  fill(plain, before);
-  fill(again, after);
-  run_forward_backward(plain, before);
-  run_forward_backward(again, after);
-  for (size_t p = 0; p < before.parameters.size(); ++p) {
-    const auto& a = plain.family(int32_t(p), Region::G);
-    const auto& b = again.family(int32_t(p), Region::G);
-    // The reference computes in double whatever the type: the very same operations.
-    for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], b[i]) << before.parameters[p].name;
-  }
+  // The reference computes in double whatever the type: the very same operations.
+  expect_same_gradients(before, after, 0);
   const auto last_reader = [&](const Graph& graph) {
     size_t last = 0;
     for (size_t i = 0; i < graph.nodes.size(); ++i)
@@ -236,17 +223,8 @@ TEST(PackMasks, ChangesNoResult) {
   const auto masks = std::count_if(after.tensors.begin(), after.tensors.end(),
                                    [](const Tensor& t) { return t.dtype == DType::b1; });
   EXPECT_EQ(masks, 2);
-  ReferenceRun plain(before), packed(after);
-  fill(plain, before);
-  fill(packed, after);
-  run_forward_backward(plain, before);
-  run_forward_backward(packed, after);
-  for (size_t p = 0; p < before.parameters.size(); ++p) {
-    const auto& a = plain.family(int32_t(p), Region::G);
-    const auto& b = packed.family(int32_t(p), Region::G);
-    // In double either way; sums may be added in another order.
-    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12) << before.parameters[p].name;
-  }
+  // In double either way; sums may be added in another order.
+  expect_same_gradients(before, after, 1e-12);
 }
 
 // A block with a projection: both normalisations of its end have the same gradient, which one reduction
@@ -268,16 +246,7 @@ TEST(MergeReductions, ChangesNoResult) {
     if (pass == "merge_reductions") after = g;
   });
   EXPECT_EQ(after.nodes.size() + 1, before.nodes.size());
-  ReferenceRun plain(before), merged(after);
-  fill(plain, before);
-  fill(merged, after);
-  run_forward_backward(plain, before);
-  run_forward_backward(merged, after);
-  for (size_t p = 0; p < before.parameters.size(); ++p) {
-    const auto& a = plain.family(int32_t(p), Region::G);
-    const auto& b = merged.family(int32_t(p), Region::G);
-    for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], b[i]) << before.parameters[p].name;
-  }
+  expect_same_gradients(before, after, 0);
 }
 
 TEST(AttachInput, PadsImagesOnlyWhereConvolutionsAloneReadThem) {
