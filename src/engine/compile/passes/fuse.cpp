@@ -5,9 +5,8 @@
 #include <set>
 
 #include "engine/base/status.h"
+#include "engine/compile/passes/expression_nodes.h"
 #include "engine/compile/passes/passes.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/reduce/reduce.h"
 
 namespace ren {
 namespace {
@@ -30,18 +29,6 @@ bool is_heavy(Prim prim) {
     default:
       return false;
   }
-}
-
-bool takes_expression(const Node& node) { return node.op == Op::pointwise || node.op == Op::reduce; }
-
-const Expression& expression_of(const Node& node) {
-  return node.op == Op::pointwise ? node.as<PointwiseAttributes>().expression
-                                  : node.as<ReduceAttributes>().expression;
-}
-
-// The operands of the expression, without the random state behind them.
-std::span<const TensorId> operands_of(const Node& node) {
-  return std::span(node.inputs).first(size_t(expression_of(node).inputs));
 }
 
 // What reading a value would take if it were not stored.

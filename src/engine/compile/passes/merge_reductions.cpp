@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "engine/compile/passes/expression_nodes.h"
 #include "engine/compile/passes/passes.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/reduce/reduce.h"
 
 namespace ren {
 namespace {
 
 constexpr size_t kMostOperands = 12;
 constexpr size_t kNear = 16;  // nodes apart: beyond, results would wait for long
-
-std::span<const TensorId> operands_of(const Node& node) {
-  return std::span(node.inputs).first(size_t(node.as<ReduceAttributes>().expression.inputs));
-}
 
 // Two sums by channels over one index space that read the same tensor become one: both branches of a residual
 // block begin with a normalisation of the same gradient.

@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <span>
 #include <vector>
 
+#include "engine/compile/passes/expression_nodes.h"
 #include "engine/compile/passes/passes.h"
 #include "engine/ir/builder.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/reduce/reduce.h"
 
 namespace ren {
 namespace {
 
 constexpr int64_t kMaskBits = 8;  // channels in a byte
-
-// nullptr: the node has no expression.
-const Expression* expression_of(const Node& node) {
-  if (node.op == Op::pointwise) return &node.as<PointwiseAttributes>().expression;
-  if (node.op == Op::reduce) return &node.as<ReduceAttributes>().expression;
-  return nullptr;
-}
 
 // Does the expression ask of that operand only whether it is above zero?
 bool asks_for_sign_alone(const Expression& e, int32_t operand) {
@@ -50,11 +41,11 @@ class PackMasks {
     std::vector<size_t> found;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
-      const Expression* e = node.phase == Phase::backward ? expression_of(node) : nullptr;
-      if (e == nullptr) continue;
-      const auto reads = std::span(node.inputs).first(size_t(e->inputs));
+      if (node.phase != Phase::backward || !takes_expression(node)) continue;
+      const auto reads = operands_of(node);
       const auto at = std::find(reads.begin(), reads.end(), value);
-      if (at != reads.end() && asks_for_sign_alone(*e, int32_t(at - reads.begin()))) found.push_back(i);
+      if (at != reads.end() && asks_for_sign_alone(expression_of(node), int32_t(at - reads.begin())))
+        found.push_back(i);
     }
     return found;
   }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "engine/compile/passes/expression_nodes.h"
 #include "engine/compile/passes/passes.h"
 #include "engine/compile/passes/storing_reduction.h"
 #include "engine/ir/builder.h"
-#include "engine/ops/reduce/reduce.h"
 #include "engine/plan/op_memory.h"
 
 namespace ren {
@@ -112,8 +111,7 @@ class Recompute {
       for (const size_t i : readers_[size_t(graph_.storage(wide))]) {
         const Node& node = graph_.nodes[i];
         if (i < reader || !can_store(graph_, pointwise, node)) continue;
-        const auto reads =
-            std::span(node.inputs).first(size_t(node.as<ReduceAttributes>().expression.inputs));
+        const auto reads = operands_of(node);
         const auto has = [&](TensorId id) {
           return sample_bytes(id) * kShare <= sample_bytes(pointwise.outputs[0]) ||
                  std::find(reads.begin(), reads.end(), id) != reads.end();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <span>
 
+#include "engine/compile/passes/expression_nodes.h"
 #include "engine/compile/passes/passes.h"
 #include "engine/compile/passes/storing_reduction.h"
-#include "engine/ops/reduce/reduce.h"
 
 namespace ren {
 
@@ -16,7 +15,7 @@ void store_in_reductions(Graph& graph, const PassContext& context) {
   for (Node& node : graph.nodes) {
     if (!out.empty() && can_store(graph, out.back(), node)) {
       const TensorId value = out.back().outputs[0];
-      const auto reads = std::span(node.inputs).first(size_t(node.as<ReduceAttributes>().expression.inputs));
+      const auto reads = operands_of(node);
       if (std::find(reads.begin(), reads.end(), value) != reads.end()) {
         Node merged = storing_reduction(graph, out.back(), node, value);
         out.back() = std::move(merged);

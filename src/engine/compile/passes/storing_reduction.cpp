@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <span>
 
-#include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/reduce/reduce.h"
+#include "engine/compile/passes/expression_nodes.h"
 
 namespace ren {
 namespace {
@@ -19,10 +18,8 @@ std::vector<TensorId> joint_operands(const Node& pointwise, const Node& reduce) 
       if (id != without && std::find(operands.begin(), operands.end(), id) == operands.end())
         operands.push_back(id);
   };
-  const auto& p = pointwise.as<PointwiseAttributes>();
-  const auto& r = reduce.as<ReduceAttributes>();
-  add(std::span(pointwise.inputs).first(size_t(p.expression.inputs)), kNoTensor);
-  add(std::span(reduce.inputs).first(size_t(r.expression.inputs)), pointwise.outputs[0]);
+  add(operands_of(pointwise), kNoTensor);
+  add(operands_of(reduce), pointwise.outputs[0]);
   return operands;
 }
 
@@ -35,8 +32,7 @@ bool can_store(const Graph& graph, const Node& pointwise, const Node& reduce) {
   if (p.expression.uses_random() || r.expression.uses_random() || r.kind != ReduceKind::sum) return false;
   if (r.n || r.h || r.w || !r.c || !is_16bit(graph.at(pointwise.outputs[0]).dtype)) return false;
   if (joint_operands(pointwise, reduce).size() > kMostOperands) return false;
-  const auto reads = std::span(reduce.inputs).first(size_t(r.expression.inputs));
-  return graph.at(pointwise.outputs[0]).shape == broadcast_shape(graph, reads);
+  return graph.at(pointwise.outputs[0]).shape == broadcast_shape(graph, operands_of(reduce));
 }
 
 Node storing_reduction(const Graph& graph, const Node& pointwise, const Node& reduce, TensorId stored) {
