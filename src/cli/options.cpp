@@ -217,6 +217,10 @@ void TrainingChoice::add_recipe(CLI::App& command) {
   add_number(command, "--label-smoothing", label_smoothing, Bounds::below,
              "As PyTorch's cross_entropy has it");
   add_whole(command, "--seed", seed, "Of shuffling and augmentation");
+  add_number(command, "--loss-scale", loss_scale, Bounds::positive,
+             "Mixed precision: the first loss scale; it halves when gradients overflow and grows again");
+  add_whole(command, "--max-skipped-steps", max_skipped_steps, 1, 1000000,
+            "Mixed precision: overflow in more steps in a row ends training");
 }
 
 void TrainingChoice::apply(ren_trainer_options& o) const {
@@ -237,6 +241,8 @@ void TrainingChoice::apply(ren_trainer_options& o) const {
   o.schedule = position_in(schedule, {"constant", "step", "cosine"});
   if (!losses.empty()) o.losses = losses.c_str();
   o.seed = seed;
+  o.loss_scale = float(loss_scale);
+  o.max_skipped_steps = max_skipped_steps;
 }
 
 ren_model_info info_of(const ModelHandle& model) {

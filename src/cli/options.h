@@ -58,7 +58,8 @@ struct TrainingChoice {
   int64_t batch = 64, epochs = 1;
   double lr = 0.1, momentum = 0.9, weight_decay = 0, warmup_epochs = 0, final_lr = 0, step_epochs = 0,
          gamma = 0.1;
-  double label_smoothing = 0, ema = 0;
+  double label_smoothing = 0, ema = 0, loss_scale = 65536;
+  int max_skipped_steps = 50;
   bool nesterov = false, decay_weights_only = false;
   std::string optimizer = "sgd", schedule = "constant", losses;
   uint64_t seed = 0;

@@ -162,7 +162,7 @@ class Usage(Case):
                 '--lr': finite + ('0',), '--gamma': finite + ('0',), '--weight-decay': finite, '--warmup-epochs': finite,
                 '--final-lr': finite, '--step-epochs': finite + ('0',), '--momentum': finite + ('1', '1.5'),
                 '--label-smoothing': finite + ('1',), '--ema': finite + ('1',), '--epochs': whole + ('0', '1000001'),
-                '--batch': whole + ('0',), '--threads': whole, '--loader-threads': whole, '--checkpoint-every': whole,
+                '--batch': whole + ('0',), '--loss-scale': finite + ('0',), '--max-skipped-steps': whole + ('0', '1000001'), '--threads': whole, '--loader-threads': whole, '--checkpoint-every': whole,
                 '--seed': whole + ('18446744073709551616',)}.items():
             for value in values:
                 err = self.refused(*arguments, f'{option}={value}', says=option)
@@ -177,6 +177,17 @@ class Usage(Case):
         # decimal, whatever comes first, and the whole range
         self.assertIn('step@10', self.passes('plan', MODEL, '--batch', '010')[0])
         self.passes(*self.train('x.onnx', '--seed', '18446744073709551615'))
+
+    def test_loss_scale(self):
+        arguments = self.train('scaled.onnx', '--precision', 'fp16', '--json', epochs='10')  # 40 steps
+        # FP16 holds no gradient times such a scale: steps are skipped, the scale halves, training goes on.
+        out = self.passes(*arguments, '--loss-scale', '16777216')[0]
+        skipped = [json.loads(line)['training']['skipped'] for line in out.splitlines() if '"epoch"' in line and '"training"' in line]
+        self.assertGreater(skipped[0], 0)
+        self.assertEqual(skipped[-1], 0)
+        status, _, err = run(*arguments, '--loss-scale', '1e30', '--max-skipped-steps', '3')
+        self.assertEqual(status, 1)
+        self.assertRegex(err, 'gradients overflowed in 4 steps in a row')
 
     def test_every_option_tells_its_values(self):
         for command in ('inspect', 'plan', 'train', 'eval', 'predict', 'export', 'verify', 'doctor'):
