@@ -147,7 +147,7 @@ Shape infer_operands(const Node& node, const Expression& expression, std::span<c
   if (expression.outputs.empty()) fail(StatusCode::invalid_model, "the expression has no output");
   std::vector<Shape> shapes;
   for (size_t i = 0; i < count; ++i) {
-    check_float("an operand", inputs[i]);
+    if (inputs[i].dtype != DType::b1) check_float("an operand", inputs[i]);
     shapes.push_back(inputs[i].shape);
   }
   if (random && (inputs[count].dtype != DType::i32 || inputs[count].shape != Shape{1, 1, 1, 4}))
@@ -160,6 +160,14 @@ void emit_operand_gradients(GradientContext& context, const Expression& derivati
                             std::span<const int> wanted, const std::vector<TensorId>& operands,
                             const Shape& full, TensorId random_state) {
   OperandGradients(context, derivative, wanted, operands, full, random_state).emit_all();
+}
+
+void refuse_masks(const Graph& graph, const Node& node) {
+  for (const auto* ids : {&node.inputs, &node.outputs})
+    for (const TensorId id : *ids)
+      if (id != kNoTensor && graph.at(id).dtype == DType::b1)
+        fail(StatusCode::unsupported, "{} '{}' has bits ('{}'), for which there is no kernel on CPUs",
+             name_of(node.op), node.name, graph.at(id).name);
 }
 
 }  // namespace ren

@@ -66,4 +66,7 @@ void for_each_element(const ReferenceCall& call, const Expression& expression, B
         }
 }
 
+// Throws unsupported when the node reads or writes bits (b1), for which CPUs have no kernels.
+void refuse_masks(const Graph& graph, const Node& node);
+
 }  // namespace ren
