@@ -377,6 +377,12 @@ class Training(Case):
         out, _ = self.passes(*self.train('t.onnx', '--json', epochs='3'))
         events = [json.loads(line) for line in out.splitlines()]
         self.assertEqual([e['event'] for e in events if e['event'] in ('start', 'epoch', 'done')], ['start'] + ['epoch'] * 3 + ['done'])
+        epochs = [e['loader'] for e in events if e['event'] == 'epoch']
+        self.assertEqual([e['batches'] for e in epochs], [4] * 3)   # of the epoch, not in sum
+        self.assertEqual(sum(e['pictures_read'] for e in epochs), 30)   # all are cached then
+        self.assertGreater(epochs[0]['decode_seconds'], 0)
+        self.assertEqual(epochs[2]['decode_seconds'], 0)
+        self.assertTrue(all(e['wait_seconds'] >= 0 and e['cpu_seconds'] > 0 for e in epochs[:1]))
         done = events[-1]['validation']
         measured = json.loads(self.passes('eval', self.path('t.onnx'), '--data', self.data, '--json')[0].splitlines()[-1])
         self.assertEqual(measured['top1'], done['top1'])

@@ -34,6 +34,7 @@ class BatchLoader final : public Loader {
   bool next(BatchView& view) override;
   void request_stop() noexcept override;
   LoaderReport report() const override;
+  LoaderStatistics statistics() const override;
 
  private:
   using Order = std::shared_ptr<const std::vector<uint32_t>>;  // null = in sequence
@@ -62,13 +63,15 @@ class BatchLoader final : public Loader {
   void work() noexcept;
   bool take(Task& task);
   bool schedule();
-  void run(const Task& task, std::unique_ptr<SampleMaker>& maker) noexcept;
+  ThreadWork run(const Task& task, std::unique_ptr<SampleMaker>& maker) noexcept;
+  void wait_for_batch(std::unique_lock<std::mutex>& lock);
   void fail_stream(const std::exception_ptr& error);
   void note_error(Slot& slot, int64_t sample, std::exception_ptr error);
   void discard_ahead(std::unique_lock<std::mutex>& lock);
   void release_held(int64_t up_to_call);
   int64_t keyed_epoch(int64_t epoch) const { return depends_on_epoch_ ? epoch : 0; }
   bool is_ready(const Slot& slot) const { return slot.done == slot.range.count; }
+  bool has_batch() const { return !queue_.empty() && is_ready(*queue_.front()); }
 
   SampleSet samples_;
   Description description_;
@@ -96,6 +99,8 @@ class BatchLoader final : public Loader {
   int64_t epoch_ = -1, batch_ = 0;  // the next batch to be given out; epoch -1: none begun
   int64_t calls_ = 0;
   int in_flight_ = 0;
+  ThreadWork work_done_;
+  int64_t batches_given_ = 0, wait_ns_ = 0;
   std::exception_ptr stream_error_;
   bool paused_ = true, closing_ = false;
   std::atomic<uint64_t> generation_{0};  // changes when what was made ahead is discarded
