@@ -32,6 +32,8 @@ class Resizer {
   // kImagePadding readable bytes behind its last pixel.
   void resize(const ImageView& source, int width, int height, Filter filter, Image& target);
   void resize(const ImageView& source, const Box& box, int width, int height, Filter filter, Image& target);
+  // Keeps no larger buffer for the next call.
+  void release_beyond(size_t bytes) { between_.release_beyond(bytes); }
 
  private:
   Image between_;

@@ -41,6 +41,11 @@ class Transformer {
   Region draw_region(int width, int height, RandomStream& random) const {
     return random_resized_crop(width, height, augmentation_, random);
   }
+  // Keeps no larger buffer for the next picture; what prepare() gave is gone with it.
+  void release_beyond(size_t bytes) {
+    resized_.release_beyond(bytes);
+    resizer_.release_beyond(bytes);
+  }
   void finish_region(const ImageView& pixels, const Box& box, RandomStream& random, uint8_t* out);
 
  private:

@@ -63,6 +63,11 @@ class Image {
     std::memset(memory_.get() + bytes(), 0, kImagePadding);
   }
 
+  // Gives the memory back, and the picture with it, when it is more than that.
+  void release_beyond(size_t bytes) {
+    if (capacity_ > bytes) *this = Image();
+  }
+
   int width() const { return width_; }
   int height() const { return height_; }
   int channels() const { return channels_; }

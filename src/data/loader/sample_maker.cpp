@@ -14,6 +14,10 @@ namespace {
 
 constexpr size_t kMostMessages = 100;
 
+// What a thread keeps of each buffer from picture to picture: 11 megapixels. The pages of larger ones cost
+// little beside decoding such a picture.
+constexpr size_t kKeptBytes = size_t{32} << 20;
+
 int64_t cost_of(const Image& picture) { return int64_t(picture.bytes() + kImagePadding + sizeof(Image)); }
 
 std::vector<std::string> values_of(const std::map<int64_t, std::string>& texts) {
@@ -87,6 +91,23 @@ SampleMaker::SampleMaker(SampleSet& samples)
 
 void SampleMaker::make(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels,
                        int32_t& label) {
+  try {
+    make_sample(position, order, epoch, pixels, label);
+  } catch (...) {
+    release_large_buffers();
+    throw;
+  }
+  release_large_buffers();
+}
+
+void SampleMaker::release_large_buffers() {
+  decoded_.release_beyond(kKeptBytes);
+  transformer_.release_beyond(kKeptBytes);
+  if (bytes_.capacity() > kKeptBytes) bytes_ = std::string();
+}
+
+void SampleMaker::make_sample(int64_t position, const std::vector<uint32_t>* order, int64_t epoch,
+                              uint8_t* pixels, int32_t& label) {
   const LoaderOptions& o = samples_.options;
   const int64_t total = samples_.split.size();
   const auto sample_at = [&](int64_t p) { return order != nullptr ? int64_t{(*order)[size_t(p)]} : p; };

@@ -89,6 +89,9 @@ class SampleMaker {
  private:
   void make_one(int64_t sample, RandomStream& random, uint8_t* pixels);
   bool make_good(int64_t sample, RandomStream random, uint8_t* pixels);
+  void make_sample(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels,
+                   int32_t& label);
+  void release_large_buffers();
   void read(int64_t sample);
   bool may_be_reduced();
   const Image& decode(int64_t sample, bool tolerate_damage);
