@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images a second from full-size JPEG files to training batches, here and in torchvision, in turns.
 
-RandomResizedCrop and RandomHorizontalFlip to 224 x 224 bytes, exact pixels, nothing cached. The zip archive of
-class folders is unpacked and repeated, so both sides read ordinary files. Each side runs in a process of its own,
+RandomResizedCrop and RandomHorizontalFlip to 224 x 224, exact pixels, nothing cached. The zip archive of class folders
+is unpacked and repeated, so both sides read ordinary files. This side gives bytes, which the device normalises; the peer
+gives bytes, too, and once more the normalised floats of torchvision's training recipes. Each side runs in a process of its own,
 alternated `--rounds` times; its first epoch warms up. Prints one JSON line a run and one with the medians at the end:
 by the clock, and per second of processor time ("per core": other work on the machine changes that one little).
 Needs a Python with torch and torchvision.
@@ -77,16 +78,17 @@ def main():
                    "ffcv_published_per_physical_core": FFCV_PER_PHYSICAL_CORE}
         for threads in map(int, a.threads.split(",")):
             common = [folder, "--size", a.size, "--epochs", a.epochs]
-            ours, theirs = [], []
+            ours, theirs = [], {output: [] for output in ([] if a.no_peer else ["bytes", "floats"])}
             for _ in range(a.rounds):
                 ours.append(run([a.program, *common, "--threads", threads, "--cache", 0, "--decode", a.decode]))
-                if not a.no_peer:
-                    theirs.append(run([sys.executable, PEER, *common, "--workers", threads]))
+                for output, runs in theirs.items():
+                    runs.append(run([sys.executable, PEER, *common, "--workers", threads, "--output", output]))
             result = {"images_per_second": by_clock(ours), "per_core": per_cpu(ours)}
-            if theirs:
-                result |= {"torchvision_images_per_second": by_clock(theirs), "torchvision_per_core": per_cpu(theirs)}
-                result |= {"ratio": result["images_per_second"] / result["torchvision_images_per_second"],
-                           "ratio_per_core": result["per_core"] / result["torchvision_per_core"]}
+            for output, runs in theirs.items():
+                rate, per_core = by_clock(runs), per_cpu(runs)
+                result[f"torchvision_{output}"] = {"images_per_second": rate, "per_core": per_core,
+                                                   "ratio": result["images_per_second"] / rate,
+                                                   "ratio_per_core": result["per_core"] / per_core}
             summary[f"threads_{threads}"] = result
     print(json.dumps(summary))
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The peer of data_loader.cpp: torch's DataLoader with torchvision's transforms on class folders or a zip archive
-of them. Batches of bytes, as there: nothing is converted or normalised. Prints one JSON object.
+of them. --output bytes: as there, nothing is converted or normalised; floats: converted and normalised by the
+workers, as torchvision's training recipes do. Prints one JSON object.
 
     torchvision_loader.py URI [--size N] [--batch N] [--workers N] [--epochs N] [--mode train|eval]
+                          [--output bytes|floats]
 """
 import argparse
 import io
@@ -54,6 +56,7 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--mode", choices=["train", "eval"], default="train")
+    parser.add_argument("--output", choices=["bytes", "floats"], default="bytes")
     a = parser.parse_args()
     if a.mode == "eval":
         steps = [T.Resize(round(a.size * 8 / 7)), T.CenterCrop(a.size)] if a.size > 64 else []
@@ -61,7 +64,9 @@ def main():
         steps = [T.RandomResizedCrop(a.size), T.RandomHorizontalFlip()]
     else:
         steps = [T.RandomCrop(a.size, a.size // 8), T.RandomHorizontalFlip()]
-    transform = T.Compose([*steps, T.PILToTensor()])
+    steps += ([T.PILToTensor()] if a.output == "bytes" else
+              [T.ToTensor(), T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
+    transform = T.Compose(steps)
     # data_loader.cpp reads the training split unless --split says otherwise, in both modes
     pictures = (ZipPictures(a.uri, transform, "train") if a.uri.endswith(".zip")
                 else torchvision.datasets.ImageFolder(a.uri, transform))
@@ -77,6 +82,7 @@ def main():
     del loader  # ends the workers
     print(json.dumps({"benchmark": "data_loader", "peer": "torch DataLoader", "uri": a.uri, "images": len(pictures),
                       "size": a.size, "batch": a.batch, "mode": a.mode, "workers": a.workers,
+                      "output": a.output,
                       "images_per_second": rates, "images_per_cpu_second": images / (cpu_seconds() - begin_cpu),
                       "torch": torch.__version__, "torchvision": torchvision.__version__,
                       "pillow": PIL.__version__}))
