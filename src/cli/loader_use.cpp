@@ -55,10 +55,10 @@ std::string LoaderUse::bottleneck_text() const {
   const double work = e.read_seconds + e.decode_seconds + e.transform_seconds;
   const auto percent = [&](double s, double of) { return of > 0 ? 100 * s / of : 0.0; };
   return fmt::format(
-      "          waited for pictures {:.0f} % of the time: {} loader threads spent {:.0f} % on reading, "
+      "          waited for pictures {:.0f} % of the time: {} loader thread{} spent {:.0f} % on reading, "
       "{:.0f} % "
       "on decoding, {:.0f} % on transforms",
-      percent(e.wait_seconds, seconds_), e.threads, percent(e.read_seconds, work),
+      percent(e.wait_seconds, seconds_), e.threads, e.threads == 1 ? "" : "s", percent(e.read_seconds, work),
       percent(e.decode_seconds, work), percent(e.transform_seconds, work));
 }
 
