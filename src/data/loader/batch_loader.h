@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ctime>
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -60,6 +62,7 @@ class BatchLoader final : public Loader {
   void describe();
   void allocate_slots();
   void start_threads();
+  double cpu_seconds() const;
   void work() noexcept;
   bool take(Task& task);
   bool schedule();
@@ -84,6 +87,7 @@ class BatchLoader final : public Loader {
   HostAllocator* allocator_ = nullptr;
   std::vector<Slot> slots_;
   std::vector<std::thread> threads_;
+  std::vector<clockid_t> cpu_clocks_;  // of these threads
 
   const std::exception_ptr no_memory_ =
       std::make_exception_ptr(Error(StatusCode::out_of_memory, "no memory to load a picture"));

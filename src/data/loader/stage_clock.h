@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ctime>
-
 #include <chrono>
 #include <cstdint>
 
@@ -11,17 +9,16 @@ namespace ren::data {
 // What a loader thread did, in sums.
 struct ThreadWork {
   int64_t pictures = 0, files = 0, bytes = 0;  // samples made, files read for them, their bytes
-  int64_t read_ns = 0, decode_ns = 0, transform_ns = 0, cpu_ns = 0;
+  int64_t read_ns = 0, decode_ns = 0, transform_ns = 0;
 
   void add(const ThreadWork& w) {
     pictures += w.pictures, files += w.files, bytes += w.bytes;
-    read_ns += w.read_ns, decode_ns += w.decode_ns, transform_ns += w.transform_ns, cpu_ns += w.cpu_ns;
+    read_ns += w.read_ns, decode_ns += w.decode_ns, transform_ns += w.transform_ns;
   }
 };
 
 // Charges one thread's time to the stage it is in. Entering the stage that it is in already costs nothing, a
-// change one look at a clock; the thread's processor time, which takes a system call, is looked at once a
-// task.
+// change one look at a clock.
 class StageClock {
  public:
   // Nowhere: what passes is charged to nothing.
@@ -35,9 +32,6 @@ class StageClock {
   // Leaves, and gives what was done since the last call.
   ThreadWork take() {
     leave();
-    const int64_t cpu = thread_cpu_ns();
-    work_.cpu_ns = cpu - last_cpu_ns_;
-    last_cpu_ns_ = cpu;
     const ThreadWork done = work_;
     work_ = {};
     return done;
@@ -55,16 +49,9 @@ class StageClock {
     since_ = now;
   }
 
-  static int64_t thread_cpu_ns() {
-    timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-  }
-
   ThreadWork work_;
   int64_t* stage_ = nullptr;
   Clock::time_point since_{};
-  int64_t last_cpu_ns_ = 0;
 };
 
 }  // namespace ren::data
