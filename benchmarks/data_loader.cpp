@@ -2,7 +2,7 @@
 // Images a second from a data set to batches, as JSON.
 //
 //   bench_data_loader URI [--size N] [--batch N] [--threads N] [--epochs N] [--cache MIB]
-//                         [--split train|val] [--mode train|eval]
+//                         [--split train|val] [--mode train|eval] [--decode exact|fast]
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +26,7 @@ double seconds_since(Clock::time_point begin) {
 }
 
 struct Arguments {
-  std::string uri, split = "train", mode = "train";
+  std::string uri, split = "train", mode = "train", decode = "exact";
   int64_t size = 224, batch = 128, epochs = 3, cache_mib = 512;
   int threads = 0;
 };
@@ -53,8 +53,10 @@ Arguments parse(int count, char** values) {
       a.split = value;
     else if (name == "--mode")
       a.mode = value;
+    else if (name == "--decode" && (value == std::string_view("exact") || value == std::string_view("fast")))
+      a.decode = value;
     else
-      ren::fail(ren::StatusCode::invalid_argument, "unknown option '{}'", name);
+      ren::fail(ren::StatusCode::invalid_argument, "unknown option '{} {}'", name, value);
   }
   return a;
 }
@@ -72,6 +74,7 @@ nlohmann::json measure(const Arguments& a) {
   options.height = options.width = a.size;
   options.threads = a.threads;
   options.cache_bytes = a.cache_mib << 20;
+  if (a.decode == "fast") options.decoding = Decoding::fast;
   if (a.mode == "train") {
     options.augmentation = Augmentation::train(int(a.size), int(a.size));
     options.shuffle = true;
@@ -91,6 +94,7 @@ nlohmann::json measure(const Arguments& a) {
     rates.push_back(double(images) / seconds_since(start));
     cpu_rates.push_back(double(images) / (cpu_seconds() - cpu_start));
   }
+  const LoaderStatistics s = loader->statistics();
   return {{"benchmark", "data_loader"},
           {"uri", a.uri},
           {"images", split->size()},
@@ -99,13 +103,23 @@ nlohmann::json measure(const Arguments& a) {
           {"size", a.size},
           {"batch", a.batch},
           {"mode", a.mode},
+          {"decode", a.decode},
           {"augmentation", options.augmentation.text()},
           {"threads", a.threads > 0 ? a.threads : ren::hardware_threads()},
           {"cache_mib", a.cache_mib},
           {"cached_images", loader->report().cached_images},
           {"images_per_second", rates},
           {"images_per_cpu_second", cpu_rates},
-          {"first_batch_seconds", first_batch}};
+          {"first_batch_seconds", first_batch},
+          {"loader",
+           {{"pictures", s.pictures},
+            {"pictures_read", s.pictures_read},
+            {"bytes_read", s.bytes_read},
+            {"read_seconds", s.read_seconds},
+            {"decode_seconds", s.decode_seconds},
+            {"transform_seconds", s.transform_seconds},
+            {"cpu_seconds", s.cpu_seconds},
+            {"wait_seconds", s.wait_seconds}}}};
 }
 
 }  // namespace

@@ -37,8 +37,8 @@
  *             used by several threads. Blocking functions say so.
  * Shapes.     As in the ONNX file, NCHW. Pictures of loaders are the exception: NHWC bytes.
  * Callbacks.  (fn, user) come last, run on the calling thread, and must not throw or longjmp; a
- *             non-zero return cancels the call with REN_ERROR_CANCELLED. They may call
- *             _request_stop and nothing else of the handles that are in use.
+ *             non-zero return cancels the call with REN_ERROR_CANCELLED. They may call _request_stop
+ *             and what says so, and nothing else of the handles that are in use.
  */
 #ifndef RENAISSANCE_C_H
 #define RENAISSANCE_C_H
@@ -71,7 +71,7 @@ extern "C" {
 
 /* Grows with every change that a caller could notice; a library serves all older headers of
  * its major version (the upper 16 bits). */
-#define REN_ABI_VERSION UINT32_C(0x00000003)
+#define REN_ABI_VERSION UINT32_C(0x00000004)
 
 /* The library's ABI version. A caller that needs REN_ABI_VERSION checks that the upper 16 bits
  * are equal and the lower ones not smaller. */
@@ -353,6 +353,13 @@ enum {
   REN_LAST_BATCH_EXACT = 2 /* every picture once; for evaluation */
 };
 
+enum {
+  REN_DECODE_EXACT = 0, /* the pixels of Pillow's decoder */
+  REN_DECODE_FAST = 1   /* where random-resized-crop reduces a part of a JPEG file to half or less, that is
+                           decoded at a half, a quarter or an eighth of its size (docs/data.md: how far off);
+                           such pictures are not cached */
+};
+
 typedef struct ren_loader_options {
   uint32_t struct_size;
   int32_t shuffle;                 /* 1: an exact shuffle, by seed and epoch */
@@ -371,18 +378,17 @@ typedef struct ren_loader_options {
    *   resize                    to the model's height and width
    *   resize:SHORT              the short side first; center-crop or pad-crop has to follow
    *   bilinear, bicubic         the resizing filter (bilinear)
-   * Behind the crop, in the order given, each at most once; numbers are separated by commas, later ones may be
-   * left out. Names, meanings and defaults are torchvision's (docs/data.md):
-   *   vertical-flip[:P]         P 0 to 1 (0.5)
-   *   color-jitter:B[,C[,S[,H]]]    brightness, contrast, saturation 0 to 100, hue 0 to 0.5 (0)
+   * Behind the crop, in the order given, each at most once; numbers are separated by commas, later ones may
+   * be left out. Names, meanings and defaults are torchvision's (docs/data.md): vertical-flip[:P]         P 0
+   * to 1 (0.5) color-jitter:B[,C[,S[,H]]]    brightness, contrast, saturation 0 to 100, hue 0 to 0.5 (0)
    *   random-grayscale[:P]      P 0 to 1 (0.1)
    *   gaussian-blur:SIZE[,MIN,MAX]  odd kernel size 1 to 255, sigma 0.001 to 1000 (0.1,2)
    *   random-erasing[:P[,SCALE,SCALE[,RATIO,RATIO[,R,G,B]]]]   (0.5,0.02,0.33,0.3,3.3,0,0,0)
    *   rand-augment[:OPS[,MAGNITUDE[,BINS]]][:nearest|bilinear|bicubic]   (2,9,31:nearest)
    *   trivial-augment-wide[:BINS][:nearest|bilinear|bicubic]   (31:nearest)
    *   auto-contrast[:P]         P 0 to 1 (0.5)
-   * Or a JSON list, e.g. [{"name": "RandAugment", "num_ops": 2, "magnitude": 9}], as the text itself or as the
-   * name of a file that ends with ".json", which is read by ren_loader_create. */
+   * Or a JSON list, e.g. [{"name": "RandAugment", "num_ops": 2, "magnitude": 9}], as the text itself or as
+   * the name of a file that ends with ".json", which is read by ren_loader_create. */
   const char* augmentation;
   uint64_t seed;
   int32_t last_batch;  /* REN_LAST_BATCH_* */
@@ -390,6 +396,8 @@ typedef struct ren_loader_options {
   int32_t threads;     /* that decode; 0: one a processor */
   int32_t prefetch;    /* batches made ahead; 0: 3 */
   int64_t cache_bytes; /* decoded pictures kept for later epochs; 0: 512 MiB, -1: none */
+  int32_t decode;      /* REN_DECODE_* */
+  uint32_t reserved0;
 } ren_loader_options;
 #define REN_LOADER_OPTIONS_INIT REN_INIT_(ren_loader_options)
 
@@ -402,7 +410,8 @@ typedef struct ren_loader_info {
 #define REN_LOADER_INFO_INIT REN_INIT_(ren_loader_info)
 
 /* A stream of one split's pictures. Its bytes depend on the pictures and the options but threads,
- * prefetch and cache_bytes. Has threads of its own. Errors: NOT_FOUND (split, augmentation file), IO, INVALID_ARGUMENT. */
+ * prefetch and cache_bytes. Has threads of its own. Errors: NOT_FOUND (split, augmentation file), IO,
+ * INVALID_ARGUMENT. */
 REN_API int32_t ren_loader_create(const ren_dataset* dataset, const char* split,
                                   const ren_loader_options* options, ren_loader** loader);
 
@@ -433,6 +442,23 @@ REN_API int32_t ren_loader_augmentation(const ren_loader* loader, char* buffer, 
                                         size_t* needed);
 /* The bad files met so far, each with its reason. Callable while the loader is in use. */
 REN_API int32_t ren_loader_report(const ren_loader* loader, ren_report** report);
+
+/* Where the time of a loader goes, in sums since it was made: the difference of two calls tells of what lies
+ * between. Batches are made ahead, and count when they are made. Zero for callbacks, but `threads` is 1. */
+typedef struct ren_loader_statistics {
+  uint32_t struct_size;
+  int32_t threads;       /* that read, decode and transform */
+  int64_t batches;       /* given to the trainer or by ren_loader_next */
+  int64_t pictures;      /* made into samples */
+  int64_t pictures_read; /* from the data set; the others came from the cache */
+  int64_t bytes_read;
+  double read_seconds, decode_seconds, transform_seconds; /* by the clock, of all threads together */
+  double cpu_seconds;                                     /* processor time of all threads together */
+  double wait_seconds; /* that the trainer or ren_loader_next waited for a batch */
+} ren_loader_statistics;
+#define REN_LOADER_STATISTICS_INIT REN_INIT_(ren_loader_statistics)
+/* Callable while the loader is in use, from any thread and from callbacks. */
+REN_API int32_t ren_loader_get_statistics(const ren_loader* loader, ren_loader_statistics* statistics);
 
 /* Reading a loader by hand; ren_trainer_fit and ren_trainer_evaluate do it themselves. Begins an epoch
  * at one of its batches; the stream is the one that an epoch begun at batch 0 has from there. */

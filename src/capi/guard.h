@@ -110,6 +110,8 @@ constexpr uint32_t first_size = sizeof(T);  // in the first version of the ABI; 
 template <>
 inline constexpr uint32_t first_size<ren_model_info> = offsetof(ren_model_info, external_files);
 template <>
+inline constexpr uint32_t first_size<ren_loader_options> = offsetof(ren_loader_options, decode);
+template <>
 inline constexpr uint32_t first_size<ren_progress> = offsetof(ren_progress, failed_checkpoints);
 
 template <typename T>

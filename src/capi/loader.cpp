@@ -32,6 +32,13 @@ data::LoaderReport LoaderState::report() const {
   return pictures_ != nullptr ? pictures_->report() : data::LoaderReport{};
 }
 
+data::LoaderStatistics LoaderState::statistics() const {
+  if (pictures_ != nullptr) return pictures_->statistics();
+  data::LoaderStatistics none;
+  none.threads = 1;
+  return none;
+}
+
 namespace {
 
 template <typename Enum>
@@ -52,6 +59,12 @@ data::LastBatch last_batch_of(int32_t value) {
                 int(data::LastBatch::drop) == REN_LAST_BATCH_DROP &&
                 int(data::LastBatch::exact) == REN_LAST_BATCH_EXACT);
   return one_of(value, data::LastBatch::exact, "last_batch");
+}
+
+data::Decoding decoding_of(int32_t value) {
+  static_assert(int(data::Decoding::exact) == REN_DECODE_EXACT &&
+                int(data::Decoding::fast) == REN_DECODE_FAST);
+  return one_of(value, data::Decoding::fast, "decode");
 }
 
 }  // namespace
@@ -86,6 +99,7 @@ data::LoaderOptions loader_options(const ren_loader_options& o) {
   out.seed = o.seed;
   out.last_batch = last_batch_of(o.last_batch);
   out.bad_files = bad_files_of(o.bad_files);
+  out.decoding = decoding_of(o.decode);
   out.threads = o.threads;
   if (o.prefetch != 0) out.prefetch = o.prefetch;
   if (o.cache_bytes != 0) out.cache_bytes = std::max<int64_t>(0, o.cache_bytes);
@@ -158,6 +172,26 @@ int32_t ren_loader_get_info(const ren_loader* loader, ren_loader_info* out) {
     info.bad_files = report.bad_files;
     info.damaged_files = report.damaged_files;
     give_result(out, info);
+  });
+}
+
+int32_t ren_loader_get_statistics(const ren_loader* loader, ren_loader_statistics* out) {
+  return guard([&] {
+    const auto& state = state_of(loader, "loader");
+    check_result(out, "statistics");
+    const data::LoaderStatistics s = state->statistics();
+    ren_loader_statistics given{};
+    given.threads = int32_t(s.threads);
+    given.batches = s.batches;
+    given.pictures = s.pictures;
+    given.pictures_read = s.pictures_read;
+    given.bytes_read = s.bytes_read;
+    given.read_seconds = s.read_seconds;
+    given.decode_seconds = s.decode_seconds;
+    given.transform_seconds = s.transform_seconds;
+    given.cpu_seconds = s.cpu_seconds;
+    given.wait_seconds = s.wait_seconds;
+    give_result(out, given);
   });
 }
 

@@ -35,6 +35,7 @@ class LoaderState final : public BatchSource {
   bool has_started() const { return started_; }
   int64_t labels_per_sample() const { return labels_per_sample_; }
   data::LoaderReport report() const;
+  data::LoaderStatistics statistics() const;
   const std::string& place() const { return place_; }  // of the data set; empty: none
   const std::string& augmentation() const { return augmentation_; }
 

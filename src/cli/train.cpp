@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "cli/commands.h"
+#include "cli/loader_use.h"
 #include "cli/options.h"
 #include "cli/outputs.h"
 #include "cli/signals.h"
@@ -26,6 +27,7 @@ struct Train {
   TrainingChoice training;
   std::string data, validation, augment = "auto", out, out_ema, checkpoint, resume;
   int64_t checkpoint_every = 0;
+  std::string decode = "exact";
   bool drop_last = false, inference = false;
   Output output;
 
@@ -60,6 +62,7 @@ struct Train {
   int64_t asked_batch_ = 0;
   TrainerHandle trainer_;
   LoaderHandle training_, validation_;
+  LoaderUse loader_use_;
   ren_progress last_ = REN_PROGRESS_INIT;
   bool checkpoint_is_written_ = false;  // the latest one
 };
@@ -139,6 +142,7 @@ LoaderHandle Train::make_loader(const char* split, bool trains) const {
   o.shuffle = trains ? 1 : 0;
   o.seed = training.seed;
   o.last_batch = !trains ? REN_LAST_BATCH_EXACT : drop_last ? REN_LAST_BATCH_DROP : REN_LAST_BATCH_KEEP;
+  o.decode = trains && decode == "fast" ? REN_DECODE_FAST : REN_DECODE_EXACT;
   loader.apply(o);
   return make<LoaderHandle>([&](ren_loader** l) { return ren_loader_create(dataset_.get(), split, &o, l); });
 }
@@ -178,6 +182,7 @@ void Train::announce() {
                 {"trained_elements", info_.trained_elements},
                 {"normalize", normalize.text()},
                 {"augmentation", chosen},
+                {"decode", decode},
                 {"steps_done", position.steps}});
   output.line(fmt::format("model     {}, {} trained values", model.path, info_.trained_elements));
   output.line(fmt::format("data      {}: {} pictures of {} classes, {}", data, training_size_,
@@ -220,6 +225,8 @@ int32_t Train::observe(const ren_progress& p) {
                             {"images_per_second", p.images_per_second},
                             {"training", json_of(p.training)}};
         if (p.validation.samples > 0) j["validation"] = json_of(p.validation);
+        loader_use_.end_epoch(training_.get(), p.training.seconds);
+        j["loader"] = loader_use_.json();
         output.event(j);
         std::string text = fmt::format("epoch {:>{}}/{}  loss {:.4f}  top-1 {:>7}", p.epoch + 1,
                                        std::to_string(p.epochs).size(), p.epochs, p.training.loss,
@@ -231,6 +238,7 @@ int32_t Train::observe(const ren_progress& p) {
             fmt::format("  |  {}  {:.0f} images/s", duration_text(p.training.seconds), p.images_per_second);
         if (p.training.skipped > 0) text += fmt::format("  {} steps skipped", p.training.skipped);
         output.line(text);
+        if (const std::string said = loader_use_.bottleneck_text(); !said.empty()) output.line(said);
         break;
       }
       default:
@@ -392,10 +400,11 @@ void add_train(CLI::App& app, int&) {
   CLI::App* command = app.add_subcommand("train", "Train a model on pictures and write the trained file");
   state->model.add_path(*command);
   command
-      ->add_option("--data", state->data,
-                   "Pictures with labels: a folder, zip or tar of class folders, with train/ and val/ or "
-                   "without; a CSV "
-                   "list; tar shards; a packed .dts; a folder of MNIST's IDX or CIFAR's binary files (docs/data.md)")
+      ->add_option(
+          "--data", state->data,
+          "Pictures with labels: a folder, zip or tar of class folders, with train/ and val/ or "
+          "without; a CSV "
+          "list; tar shards; a packed .dts; a folder of MNIST's IDX or CIFAR's binary files (docs/data.md)")
       ->required()
       ->type_name("URI");
   command
@@ -431,6 +440,10 @@ void add_train(CLI::App& app, int&) {
       ->type_name("FILE");
   state->device.add(*command);
   state->loader.add(*command);
+  add_choice(
+      *command, "--decode", state->decode, {"exact", "fast"},
+      "Pixels of training pictures: those of Pillow's decoder, or, where random-resized-crop reduces a "
+      "part of a JPEG file to half or less, nearly those");
   add_output(*command, state->output);
   command->footer(
       "Ctrl-C finishes the step, writes the checkpoint (--checkpoint) and exits with 130; twice ends at "

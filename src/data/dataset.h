@@ -82,6 +82,11 @@ enum class LastBatch {
   exact  // as keep, but never drops: a rank may have one batch fewer. For evaluation.
 };
 
+enum class Decoding {
+  exact,  // Pillow's pixels
+  fast    // where random_resized_crop reduces a part of a JPEG file to half or less, decode it smaller
+};
+
 struct LoaderOptions {
   int64_t batch = 0;              // samples a batch, on this rank
   int64_t height = 0, width = 0;  // of the model's input
@@ -91,6 +96,7 @@ struct LoaderOptions {
   uint64_t seed = 0;
   LastBatch last_batch = LastBatch::keep;
   BadFiles bad_files = BadFiles::fail;
+  Decoding decoding = Decoding::exact;
   int threads = 0;                           // 0 = one a processor
   int prefetch = 3;                          // batches made ahead; memory is bounded by prefetch + 2 batches
   int64_t cache_bytes = int64_t{512} << 20;  // decoded pictures kept for later epochs; 0 = none
@@ -105,9 +111,23 @@ struct LoaderReport {
   int64_t cached_images = 0, cached_bytes = 0;
 };
 
+// Where the time of a loader went: sums since it was made, so that the difference of two tells of what lies
+// between. What is made ahead counts when it is made.
+struct LoaderStatistics {
+  int64_t threads = 0;
+  int64_t batches = 0;                        // that next() gave
+  int64_t pictures = 0;                       // that threads made into samples
+  int64_t pictures_read = 0, bytes_read = 0;  // the other pictures came from the cache
+  // Of all threads together, by the clock: on a busy machine more than what they computed.
+  double read_seconds = 0, decode_seconds = 0, transform_seconds = 0;
+  double cpu_seconds = 0;   // processor time of all threads
+  double wait_seconds = 0;  // that next() waited for a batch
+};
+
 class Loader : public BatchSource {
  public:
-  virtual LoaderReport report() const = 0;  // callable from any thread
+  virtual LoaderReport report() const = 0;          // callable from any thread
+  virtual LoaderStatistics statistics() const = 0;  // callable from any thread
 };
 
 // The bytes of a batch depend on the split, the options other than threads, prefetch and

@@ -125,6 +125,51 @@ TEST_F(Jobs, InspectFindsWhatIsBroken) {
   EXPECT_EQ(ren_dataset_inspect(data_, &o, &report, nullptr, nullptr), REN_ERROR_INVALID_ARGUMENT);
 }
 
+TEST_F(Jobs, LoadersTellWhereTheirTimeGoes) {
+  ren_loader_options o = REN_LOADER_OPTIONS_INIT;
+  o.channels = 3, o.height = o.width = 8, o.batch = 4, o.threads = 2, o.prefetch = 1;
+  ren_loader* loader = nullptr;
+  ASSERT_EQ(ren_loader_create(data_, "train", &o, &loader), REN_OK);
+  ren_loader_statistics s = REN_LOADER_STATISTICS_INIT;
+  ASSERT_EQ(ren_loader_get_statistics(loader, &s), REN_OK);
+  EXPECT_EQ(s.threads, 2);
+  EXPECT_EQ(s.batches + s.pictures + s.bytes_read, 0);
+  ASSERT_EQ(ren_loader_start_epoch(loader, 0, 0), REN_OK);
+  ren_batch batch = REN_BATCH_INIT;
+  while (ren_loader_next(loader, &batch) == REN_OK) {
+  }
+  ASSERT_EQ(ren_loader_get_statistics(loader, &s), REN_OK);
+  EXPECT_EQ(s.batches, 3);
+  EXPECT_GE(s.pictures, 10);
+  EXPECT_GE(s.pictures_read, 10);
+  EXPECT_GE(s.bytes_read, 10 * int64_t(fs::file_size(REN_FIXTURES "/data/rgb.png")));
+  EXPECT_GT(s.read_seconds, 0);
+  EXPECT_GT(s.decode_seconds, 0);
+  EXPECT_GT(s.transform_seconds, 0);
+  EXPECT_GT(s.cpu_seconds, 0);
+  EXPECT_GE(s.wait_seconds, 0);
+  s.struct_size = 8;
+  EXPECT_EQ(ren_loader_get_statistics(loader, &s), REN_ERROR_INVALID_ARGUMENT);
+  ren_loader_destroy(loader);
+}
+
+TEST_F(Jobs, LoadersOfOlderProgramsDecodeExactly) {
+  ren_loader_options o = REN_LOADER_OPTIONS_INIT;
+  o.channels = 3, o.height = o.width = 8;
+  o.decode = REN_DECODE_FAST;
+  ren_loader* loader = nullptr;
+  ASSERT_EQ(ren_loader_create(data_, "train", &o, &loader), REN_OK);
+  ren_loader_destroy(loader);
+  for (const int32_t wrong : {-1, 2}) {
+    o.decode = wrong;
+    EXPECT_EQ(ren_loader_create(data_, "train", &o, &loader), REN_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(ren_last_error_message()).find("decode"), std::string::npos);
+  }
+  o.struct_size = offsetof(ren_loader_options, decode);  // the first ABI's: what lies behind isn't looked at
+  ASSERT_EQ(ren_loader_create(data_, "train", &o, &loader), REN_OK);
+  ren_loader_destroy(loader);
+}
+
 TEST_F(Jobs, SheetReplacesNoPicture) {
   ren_loader_options o = REN_LOADER_OPTIONS_INIT;
   o.channels = 3, o.height = o.width = 8;

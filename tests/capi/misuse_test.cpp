@@ -57,6 +57,7 @@ std::vector<Call> all_null() {
       {"ren_loader_create_from_callback",
        [] { return ren_loader_create_from_callback(nullptr, nullptr, nullptr, nullptr); }},
       {"ren_loader_get_info", [] { return ren_loader_get_info(nullptr, nullptr); }},
+      {"ren_loader_get_statistics", [] { return ren_loader_get_statistics(nullptr, nullptr); }},
       {"ren_loader_augmentation", [] { return ren_loader_augmentation(nullptr, nullptr, 0, nullptr); }},
       {"ren_loader_report", [] { return ren_loader_report(nullptr, nullptr); }},
       {"ren_loader_start_epoch", [] { return ren_loader_start_epoch(nullptr, 0, 0); }},

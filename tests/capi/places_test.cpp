@@ -201,6 +201,9 @@ TEST(InUse, ASecondCallIsRefused) {
   EXPECT_FALSE(fs::exists("/tmp/never"));
   ren_loader_info info = REN_LOADER_INFO_INIT;
   EXPECT_OK(ren_loader_get_info(loader.get(), &info));
+  ren_loader_statistics statistics = REN_LOADER_STATISTICS_INIT;
+  EXPECT_OK(ren_loader_get_statistics(loader.get(), &statistics));
+  EXPECT_EQ(statistics.threads, 1);  // a callback's
   char name[200];
   EXPECT_OK(ren_trainer_device_name(trainer.get(), name, sizeof name, nullptr));
   meeting.leave.set_value();

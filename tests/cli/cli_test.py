@@ -32,10 +32,10 @@ PROGRAM = None
 CLASSES = [f'class{i}' for i in range(10)]
 
 
-def png(path, color, size=40, seed=0):
-    """A noisy picture of one color, as RGB."""
+def png(path, color, size=40, seed=0, noisy=True):
+    """A picture of one color, noisy or quickly made, as RGB."""
     noise = random.Random(seed)
-    rows = b''.join(b'\0' + bytes(min(255, c + noise.randrange(40)) for _ in range(size) for c in color) for _ in range(size))
+    rows = (b'\0' + bytes(color) * size) * size if not noisy else b''.join(b'\0' + bytes(min(255, c + noise.randrange(40)) for _ in range(size) for c in color) for _ in range(size))
 
     def chunk(kind, data):
         return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
@@ -377,6 +377,12 @@ class Training(Case):
         out, _ = self.passes(*self.train('t.onnx', '--json', epochs='3'))
         events = [json.loads(line) for line in out.splitlines()]
         self.assertEqual([e['event'] for e in events if e['event'] in ('start', 'epoch', 'done')], ['start'] + ['epoch'] * 3 + ['done'])
+        epochs = [e['loader'] for e in events if e['event'] == 'epoch']
+        self.assertEqual([e['batches'] for e in epochs], [4] * 3)   # of the epoch, not in sum
+        self.assertEqual(sum(e['pictures_read'] for e in epochs), 30)   # all are cached then
+        self.assertGreater(epochs[0]['decode_seconds'], 0)
+        self.assertEqual(epochs[2]['decode_seconds'], 0)
+        self.assertTrue(all(e['wait_seconds'] >= 0 and e['cpu_seconds'] > 0 for e in epochs[:1]))
         done = events[-1]['validation']
         measured = json.loads(self.passes('eval', self.path('t.onnx'), '--data', self.data, '--json')[0].splitlines()[-1])
         self.assertEqual(measured['top1'], done['top1'])
@@ -399,6 +405,21 @@ class Training(Case):
         self.assertNotIn('\x1b', out + err)   # no terminal, no control codes
         out, err = self.passes(*self.train('p.onnx', '--quiet'))
         self.assertEqual(len(out.splitlines()), 1, out)
+
+    def test_waiting_for_pictures_is_told(self):
+        data = self.path('large')
+        for i in range(10):   # 27 MB each, decoded: training such a small model takes no time beside that
+            os.makedirs(os.path.join(data, f'class{i}'))
+            png(os.path.join(data, f'class{i}', '0.png'), (20 * i, 100, 60), size=3000, noisy=False)
+        arguments = self.train('w.onnx', '--loader-threads', '1', data=data, epochs='3')
+        out, _ = self.passes(*arguments)
+        self.assertRegex(out, r'waited for pictures \d+ % of the time: 1 loader threads? spent \d+ % on reading, \d+ % on decoding')
+        self.assertLess(out.count('waited'), 3)   # the pictures are cached then
+        events = [json.loads(line) for line in self.passes(*arguments, '--json')[0].splitlines()]
+        loader = next(e for e in events if e['event'] == 'epoch')['loader']
+        self.assertGreater(loader['decode_seconds'], loader['transform_seconds'] / 10)
+        self.assertEqual((loader['threads'], loader['batches'], loader['pictures_read']), (1, 2, 10))
+        self.assertNotIn('waited', self.passes(*arguments, '--quiet')[0])
 
     def test_same_seed_same_weights(self):
         for name in ('a.onnx', 'b.onnx'):
@@ -869,6 +890,7 @@ class Resuming(Case):
                 (self.base, ('--precision', 'bf16'), 'precision: is bf16 now'),
                 (self.base, ('--drop-last',), 'last batch: is drop now, the checkpoint has keep'),
                 (self.base, ('--bad-files', 'skip'), 'bad files: is skip now'),
+                (self.base, ('--decode', 'fast'), 'decoding: is fast now, the checkpoint has exact'),
                 (self.base, ('--freeze', '*bias'), 'frozen now, trained')):
             with self.subTest(says):
                 self.refused(*self.resume(*more, base=base), says=says)

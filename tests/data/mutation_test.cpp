@@ -24,7 +24,8 @@ TEST(Mutation, PicturesNeverCrashTheDecoder) {
       options.tolerate_damage = i % 3 == 0;
       options.max_pixels = 1 << 22;  // sizes that were changed to larger ones cost time, not insight
       const std::string changed = mutate(bytes, random);
-      Region part;
+      DecodedPart part;
+      if (i % 5 == 0) options.reduced_width = options.reduced_height = 4;
       const auto choose = [&](int width, int height) {
         const int w = 1 + int(random.below(uint32_t(width))), h = 1 + int(random.below(uint32_t(height)));
         return Region{int(random.below(uint32_t(width - w + 1))), int(random.below(uint32_t(height - h + 1))),
@@ -35,8 +36,10 @@ TEST(Mutation, PicturesNeverCrashTheDecoder) {
       else
         decoder.decode(changed, options, image);
       ASSERT_LE(int64_t{image.width()} * image.height(), options.max_pixels);
-      ASSERT_LE(part.left + part.width, image.width());
-      ASSERT_LE(part.top + part.height, image.height());
+      ASSERT_LE(part.pixels.left + part.pixels.width, image.width());
+      ASSERT_LE(part.pixels.top + part.pixels.height, image.height());
+      ASSERT_LE(part.box.right, float(part.pixels.width));
+      ASSERT_LE(part.box.bottom, float(part.pixels.height));
     });
   }
 }

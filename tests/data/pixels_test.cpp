@@ -180,7 +180,8 @@ void check_parts(const std::string& bytes, uint64_t parts) {
   for (uint64_t i = 0; i < parts; ++i) {
     options.channels = i % 5 == 0 ? 1 : 3;
     RandomStream random(4, 3, i);
-    Region wanted, part;
+    Region wanted;
+    DecodedPart part;
     const auto choose = [&](int width, int height) {
       wanted.width = 1 + int(random.below(uint32_t(width)));
       wanted.height = 1 + int(random.below(uint32_t(height)));
@@ -189,9 +190,9 @@ void check_parts(const std::string& bytes, uint64_t parts) {
       return wanted;
     };
     decoder.decode_part(bytes, options, choose, image, part);
-    ASSERT_EQ(part.width, wanted.width);
-    ASSERT_EQ(part.height, wanted.height);
-    const ImageView a = image.view().crop(part),
+    ASSERT_EQ(part.pixels.width, wanted.width);
+    ASSERT_EQ(part.pixels.height, wanted.height);
+    const ImageView a = image.view().crop(part.pixels),
                     b = (options.channels == 1 ? gray : whole).view().crop(wanted);
     for (int y = 0; y < wanted.height; ++y)
       ASSERT_EQ(std::memcmp(a.row(y), b.row(y), size_t(a.width * a.channels)), 0)
@@ -213,6 +214,48 @@ TEST(Pixels, PartsOfLargerPicturesInEverySampling) {
       SCOPED_TRACE(fmt::format("{}x{} {}", h, v, progressive));
       check_parts(encode_jpeg(make_picture(211, 165, 3, 8), {80, h, v, progressive}), 120);
     }
+}
+
+// The reduced parts, too, are those of the reduced whole: each factor, every offset to its blocks.
+TEST(Pixels, ReducedPartsAreThoseOfTheReducedWhole) {
+  Decoder decoder;
+  for (const bool progressive : {false, true})
+    for (const auto& [h, v] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}})
+      for (const int factor : {2, 4, 8}) {
+        const std::string bytes = encode_jpeg(make_picture(211, 165, 3, 8), {80, h, v, progressive});
+        DecodeOptions options;
+        Image whole, image;
+        DecodedPart part;
+        options.reduced_width = 211 / factor, options.reduced_height = 165 / factor;
+        const auto all = [](int width, int height) { return Region{0, 0, width, height}; };
+        decoder.decode_part(bytes, options, all, whole, part);
+        ASSERT_EQ(whole.width(), (211 + factor - 1) / factor);
+        ASSERT_EQ(whole.height(), (165 + factor - 1) / factor);
+        for (uint64_t i = 0; i < 60; ++i) {
+          RandomStream random(4, 4, i);
+          Region wanted;
+          const auto choose = [&](int width, int height) {
+            wanted.width = 16 + int(random.below(uint32_t(width - 15)));
+            wanted.height = 16 + int(random.below(uint32_t(height - 15)));
+            wanted.left = int(random.below(uint32_t(width - wanted.width + 1)));
+            wanted.top = int(random.below(uint32_t(height - wanted.height + 1)));
+            options.reduced_width = wanted.width / factor, options.reduced_height = wanted.height / factor;
+            return wanted;
+          };
+          // the sizes are looked at after the choice
+          decoder.decode_part(bytes, options, choose, image, part);
+          const Region place{wanted.left / factor, wanted.top / factor, part.pixels.width,
+                             part.pixels.height};
+          EXPECT_FLOAT_EQ(part.box.left, float(wanted.left) / float(factor) - float(place.left));
+          EXPECT_FLOAT_EQ(part.box.bottom - part.box.top, float(wanted.height) / float(factor));
+          ASSERT_LE(place.left + place.width, whole.width());
+          ASSERT_LE(place.top + place.height, whole.height());
+          const ImageView a = image.view().crop(part.pixels), b = whole.view().crop(place);
+          for (int y = 0; y < place.height; ++y)
+            ASSERT_EQ(std::memcmp(a.row(y), b.row(y), size_t(a.width * a.channels)), 0)
+                << fmt::format("{}x{} {} /{}: row {} of {}", h, v, progressive, factor, y, i);
+        }
+      }
 }
 
 TEST(Decode, FormatIsSeenInTheContent) {

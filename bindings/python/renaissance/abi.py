@@ -10,7 +10,7 @@ import ctypes as c
 
 from .native import LibraryNotFound, load_library
 
-ABI_VERSION = 0x00000003
+ABI_VERSION = 0x00000004
 
 OK, END_OF_DATA = 0, 1
 ERROR_NOT_FOUND, ERROR_CANCELLED = -4, -10
@@ -81,12 +81,18 @@ class ren_batch(Struct):
 class ren_loader_options(Struct):
     _fields_ = [('struct_size', u32), ('shuffle', i32), ('batch', i64), ('channels', i64), ('height', i64),
                 ('width', i64), ('augmentation', text), ('seed', u64), ('last_batch', i32), ('bad_files', i32),
-                ('threads', i32), ('prefetch', i32), ('cache_bytes', i64)]
+                ('threads', i32), ('prefetch', i32), ('cache_bytes', i64), ('decode', i32), ('reserved0', u32)]
 
 
 class ren_loader_info(Struct):
     _fields_ = [('struct_size', u32), ('image_type', i32), ('samples', i64), ('batch', i64), ('batches', i64),
                 ('bad_files', i64), ('damaged_files', i64)]
+
+
+class ren_loader_statistics(Struct):
+    _fields_ = [('struct_size', u32), ('threads', i32), ('batches', i64), ('pictures', i64), ('pictures_read', i64),
+                ('bytes_read', i64), ('read_seconds', f64), ('decode_seconds', f64), ('transform_seconds', f64),
+                ('cpu_seconds', f64), ('wait_seconds', f64)]
 
 
 class ren_trainer_options(Struct):
@@ -157,6 +163,7 @@ FUNCTIONS = {
     'ren_dataset_size': (handle, text, P(i64)), 'ren_dataset_path': (handle, text, i64, *buffer),
     'ren_dataset_label': (handle, text, i64, P(i32)),
     'ren_loader_create': (handle, text, P(ren_loader_options), out),
+    'ren_loader_get_statistics': (handle, P(ren_loader_statistics)),
     'ren_loader_get_info': (handle, P(ren_loader_info)), 'ren_loader_start_epoch': (handle, i64, i64),
     'ren_loader_next': (handle, P(ren_batch)), 'ren_loader_destroy': (handle,),
     'ren_trainer_create': (handle, P(ren_trainer_options), out), 'ren_trainer_destroy': (handle,),

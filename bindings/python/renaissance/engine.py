@@ -263,6 +263,13 @@ class Loader(Handle):
         check(abi.library().ren_loader_get_info(self.handle, c.byref(info)))
         return info
 
+    @property
+    def statistics(self):
+        """Where its time went since it was made (ren_loader_statistics): sums over its threads, in seconds."""
+        statistics = abi.ren_loader_statistics()
+        check(abi.library().ren_loader_get_statistics(self.handle, c.byref(statistics)))
+        return statistics
+
     def epoch(self, epoch=0, first_batch=0):
         """The batches of an epoch: (images [N, H, W, C] as bytes, labels), copied."""
         check(abi.library().ren_loader_start_epoch(self.handle, epoch, first_batch))

@@ -9,11 +9,6 @@
 
 namespace ren::data {
 
-// The part of the source that becomes the whole target, in pixels, as Pillow's box.
-struct Box {
-  float left = 0, top = 0, right = 0, bottom = 0;
-};
-
 // Pillow's coefficients for one axis: target position i is the sum of weights(i)[k] times
 // source position first[i] + k, in 22-bit fixed point.
 struct AxisWeights {
@@ -37,6 +32,8 @@ class Resizer {
   // kImagePadding readable bytes behind its last pixel.
   void resize(const ImageView& source, int width, int height, Filter filter, Image& target);
   void resize(const ImageView& source, const Box& box, int width, int height, Filter filter, Image& target);
+  // Keeps no larger buffer for the next call.
+  void release_beyond(size_t bytes) { between_.release_beyond(bytes); }
 
  private:
   Image between_;

@@ -213,7 +213,8 @@ const Image& Transformer::fit(const Image& decoded, int short_side) {
 void Transformer::finish(const Image& prepared, RandomStream& random, uint8_t* out) {
   if (takes_region()) {
     const Region region = draw_region(prepared.width(), prepared.height(), random);
-    finish_region(prepared.view().crop(region), random, out);
+    const Box whole{0, 0, float(region.width), float(region.height)};
+    finish_region(prepared.view().crop(region), whole, random, out);
   } else if (augmentation_.mode == Augmentation::Mode::pad_crop) {
     pad_crop(prepared, random, out);
     run_steps(random, out);
@@ -223,8 +224,8 @@ void Transformer::finish(const Image& prepared, RandomStream& random, uint8_t* o
   }
 }
 
-void Transformer::finish_region(const ImageView& region, RandomStream& random, uint8_t* out) {
-  resizer_.resize(region, width_, height_, augmentation_.filter, resized_);
+void Transformer::finish_region(const ImageView& pixels, const Box& box, RandomStream& random, uint8_t* out) {
+  resizer_.resize(pixels, box, width_, height_, augmentation_.filter, resized_);
   copy_picture(resized_, draw_flip(random), out);
   run_steps(random, out);
 }

@@ -35,12 +35,18 @@ class Transformer {
   void finish(const Image& prepared, RandomStream& random, uint8_t* out);
 
   // Where only a part of a picture is needed, the two stages can be done without the rest:
-  // draw_region() on its size, then finish_region() on that part, with the same stream.
+  // draw_region() on its size, then finish_region() on that part (`box` within `pixels`), with the same
+  // stream.
   bool takes_region() const { return augmentation_.mode == Augmentation::Mode::random_resized_crop; }
   Region draw_region(int width, int height, RandomStream& random) const {
     return random_resized_crop(width, height, augmentation_, random);
   }
-  void finish_region(const ImageView& region, RandomStream& random, uint8_t* out);
+  // Keeps no larger buffer for the next picture; what prepare() gave is gone with it.
+  void release_beyond(size_t bytes) {
+    resized_.release_beyond(bytes);
+    resizer_.release_beyond(bytes);
+  }
+  void finish_region(const ImageView& pixels, const Box& box, RandomStream& random, uint8_t* out);
 
  private:
   void run_steps(const RandomStream& random, uint8_t* out) {

@@ -82,13 +82,14 @@ DecodeResult Decoder::decode(std::string_view bytes, const DecodeOptions& option
 }
 
 DecodeResult Decoder::decode_part(std::string_view bytes, const DecodeOptions& options,
-                                  const ChooseRegion& choose, Image& image, Region& part) {
+                                  const ChooseRegion& choose, Image& image, DecodedPart& part) {
   Region chosen;
   const bool is_jpeg =
       !options.form.is_raw() && recognise_format(bytes.substr(0, kFormatHeadBytes)) == Format::jpeg;
   if (is_jpeg && state_->jpeg.decode_part(bytes, options, choose, chosen, image, part)) return {};
   const DecodeResult result = decode(bytes, options, image);
-  part = chosen.width > 0 ? chosen : choose(image.width(), image.height());
+  const Region& r = part.pixels = chosen.width > 0 ? chosen : choose(image.width(), image.height());
+  part.box = {0, 0, float(r.width), float(r.height)};
   return result;
 }
 

@@ -27,6 +27,16 @@ struct DecodeOptions {
       false;  // keep what could be decoded; the rest is mid-gray (of a PNG: from the damaged chunk on)
   int64_t max_pixels = 178'956'970;  // larger ones are refused, as Pillow does
   PixelForm form;                    // of bare pixels; what they look like is then not asked
+  // Of decode_part(): the size that the part will be reduced to. A JPEG file whose part has twice, four or
+  // eight times as many pixels a side is decoded at a half, a quarter or an eighth of its size, by the DCT.
+  // 0: never, all pixels are exact.
+  int reduced_width = 0, reduced_height = 0;
+};
+
+// Where the chosen part of a picture lies in what was decoded.
+struct DecodedPart {
+  Region pixels;  // of the image: all that the part touches
+  Box box;        // the part within these; at their edges unless the picture was decoded at a reduced size
 };
 
 // Chooses the part that is needed, given width and height of the picture.
@@ -58,11 +68,11 @@ class Decoder {
   // `image` is then undefined.
   DecodeResult decode(std::string_view bytes, const DecodeOptions& options, Image& image);
 
-  // Decodes at least the chosen part, with the bytes that decode() gives there; `part` becomes
-  // its place in `image`. Damage below the part may go unnoticed, but not a missing end.
-  // `choose` is called once, if at all.
+  // Decodes at least the chosen part, with the bytes that decode() gives there (but for reduced_width and
+  // _height); `part` becomes its place in `image`. Damage below the part may go unnoticed, but not a missing
+  // end. `choose` is called once, if at all.
   DecodeResult decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
-                           Image& image, Region& part);
+                           Image& image, DecodedPart& part);
 
   // Of JPEG and PNG files, from their first bytes: as many as it takes to the picture's size. Throws as
   // decode().

@@ -21,7 +21,7 @@ class JpegDecoder {
 
   // False when the file wants a full decode: then nothing was decoded, but `chosen` is set.
   bool decode_part(std::string_view bytes, const DecodeOptions& options, const ChooseRegion& choose,
-                   Region& chosen, Image& image, Region& part);
+                   Region& chosen, Image& image, DecodedPart& part);
 
  private:
   void begin(std::string_view bytes, const DecodeOptions& options);

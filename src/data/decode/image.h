@@ -17,6 +17,11 @@ struct Region {
   int left = 0, top = 0, width = 0, height = 0;
 };
 
+// A part of a picture in pixels and fractions of them, as Pillow's box of resize().
+struct Box {
+  float left = 0, top = 0, right = 0, bottom = 0;
+};
+
 // How bare pixels lie, one byte a value. Without channels: they are in a JPEG or PNG file.
 struct PixelForm {
   int width = 0, height = 0, channels = 0;  // 1 = gray, 3 = RGB
@@ -56,6 +61,11 @@ class Image {
     }
     width_ = width, height_ = height, channels_ = channels;
     std::memset(memory_.get() + bytes(), 0, kImagePadding);
+  }
+
+  // Gives the memory back, and the picture with it, when it is more than that.
+  void release_beyond(size_t bytes) {
+    if (capacity_ > bytes) *this = Image();
   }
 
   int width() const { return width_; }

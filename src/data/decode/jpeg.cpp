@@ -82,6 +82,7 @@ struct JpegDecoder::State {
   Outcome read_header(std::string_view bytes);
   Outcome read_rows(Image& image);
   Outcome read_part(Image& image, const Region& wanted, Region& part);
+  void reduce(int factor);
   void convert_row(const uint8_t* from, uint8_t* to, int channels) const;
   [[noreturn]] void fail_decode(Outcome outcome);
 };
@@ -148,6 +149,11 @@ Outcome JpegDecoder::State::read_part(Image& image, const Region& wanted, Region
   return Outcome::done;
 }
 
+void JpegDecoder::State::reduce(int factor) {
+  info.scale_num = 1;
+  info.scale_denom = unsigned(factor);
+}
+
 void JpegDecoder::State::convert_row(const uint8_t* from, uint8_t* to, int channels) const {
   const int width = int(info.output_width);
   if (info.out_color_space != JCS_CMYK) return rgb_to_gray(from, to, width);
@@ -199,6 +205,33 @@ void JpegDecoder::begin(std::string_view bytes, const DecodeOptions& options) {
   s.row.resize(size_t(s.info.image_width) * 4);
 }
 
+namespace {
+
+// The largest of the reductions that libjpeg-turbo has fast code for and that leave the part enough pixels.
+int reduction_of(const Region& part, const DecodeOptions& options) {
+  const int width = options.reduced_width, height = options.reduced_height;
+  if (width <= 0 || height <= 0) return 1;
+  for (const int factor : {8, 4, 2})
+    if (part.width / factor >= width && part.height / factor >= height) return factor;
+  return 1;
+}
+
+// The pixels of the reduced picture that a part touches.
+Region reduced(const Region& r, int factor) {
+  const int left = r.left / factor, top = r.top / factor;
+  return {left, top, (r.left + r.width + factor - 1) / factor - left,
+          (r.top + r.height + factor - 1) / factor - top};
+}
+
+// A part within the reduced pixels that it touches.
+Box box_of(const Region& r, const Region& touched, int factor) {
+  const auto place = [&](int position, int first) { return float(position) / float(factor) - float(first); };
+  return {place(r.left, touched.left), place(r.top, touched.top), place(r.left + r.width, touched.left),
+          place(r.top + r.height, touched.top)};
+}
+
+}  // namespace
+
 PictureHeader JpegDecoder::look(std::string_view bytes) {
   begin(bytes, {});
   const jpeg_decompress_struct& info = state_->info;
@@ -214,17 +247,21 @@ DecodeResult JpegDecoder::decode(std::string_view bytes, const DecodeOptions& op
 }
 
 bool JpegDecoder::decode_part(std::string_view bytes, const DecodeOptions& options,
-                              const ChooseRegion& choose, Region& chosen, Image& image, Region& part) {
+                              const ChooseRegion& choose, Region& chosen, Image& image, DecodedPart& part) {
   // Whether a file is bad must not depend on the part: one without its end is decoded in full.
   if (options.tolerate_damage || !bytes.ends_with("\xFF\xD9")) return false;
   begin(bytes, options);
   State& s = *state_;
   const int width = int(s.info.image_width), height = int(s.info.image_height);
   chosen = choose(width, height);
-  if (int64_t{chosen.width} * chosen.height > int64_t{width} * height / 8 * 7) return false;
+  const int factor = reduction_of(chosen, options);
+  if (factor == 1 && int64_t{chosen.width} * chosen.height > int64_t{width} * height / 8 * 7) return false;
   image.resize(1, 1, options.channels);
+  s.reduce(factor);
+  const Region touched = reduced(chosen, factor);
+  part.box = box_of(chosen, touched, factor);
   // Any complaint: the full decode decides.
-  return s.read_part(image, chosen, part) == Outcome::done && s.info.err->num_warnings == 0;
+  return s.read_part(image, touched, part.pixels) == Outcome::done && s.info.err->num_warnings == 0;
 }
 
 }  // namespace ren::data

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader/batch_loader.h"
 
+#include <pthread.h>
+
+#include <chrono>
+
 #include "data/loader/identity.h"
 #include "engine/base/memory.h"
 #include "engine/base/status.h"
@@ -106,7 +110,11 @@ void BatchLoader::allocate_slots() {
 
 void BatchLoader::start_threads() {
   try {
-    for (int i = int(threads_.size()); i < thread_count_; ++i) threads_.emplace_back([this] { work(); });
+    for (int i = int(threads_.size()); i < thread_count_; ++i) {
+      threads_.emplace_back([this] { work(); });
+      clockid_t clock;
+      if (pthread_getcpuclockid(threads_.back().native_handle(), &clock) == 0) cpu_clocks_.push_back(clock);
+    }
   } catch (const std::system_error& error) {
     // Fewer threads do the same work.
     if (threads_.empty())
@@ -146,6 +154,14 @@ void BatchLoader::discard_ahead(std::unique_lock<std::mutex>& lock) {
   stream_error_ = nullptr;
 }
 
+void BatchLoader::wait_for_batch(std::unique_lock<std::mutex>& lock) {
+  const auto may_go_on = [this] { return stopped_ || stream_error_ || has_batch(); };
+  if (may_go_on()) return;
+  const auto begin = std::chrono::steady_clock::now();
+  ready_.wait(lock, may_go_on);
+  wait_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+}
+
 bool BatchLoader::next(BatchView& view) {
   std::unique_lock lock(mutex_);
   ++calls_;
@@ -153,8 +169,7 @@ bool BatchLoader::next(BatchView& view) {
   if (stopped_) fail(StatusCode::cancelled, "loading was stopped");
   if (epoch_ < 0) fail(StatusCode::invalid_state, "no epoch was started");
   if (batch_ == batches_) return false;
-  const auto has_batch = [this] { return !queue_.empty() && is_ready(*queue_.front()); };
-  ready_.wait(lock, [&] { return stopped_ || stream_error_ || has_batch(); });
+  wait_for_batch(lock);
   if (stopped_) fail(StatusCode::cancelled, "loading was stopped");
   if (!has_batch()) std::rethrow_exception(stream_error_);
   Slot* const slot = queue_.front();
@@ -163,6 +178,7 @@ bool BatchLoader::next(BatchView& view) {
   held_.push_back(slot);
   slot->given = calls_;
   ++batch_;
+  ++batches_given_;
   work_.notify_all();  // there is room in the queue
   view.images = slot->images;
   view.labels = slot->labels;
@@ -194,6 +210,33 @@ LoaderReport BatchLoader::report() const {
   report.cached_images = samples_.cache.images();
   report.cached_bytes = samples_.cache.bytes();
   return report;
+}
+
+// Asked of the system here, so that it costs the threads nothing; they live as long as the loader.
+double BatchLoader::cpu_seconds() const {
+  double seconds = 0;
+  for (const clockid_t clock : cpu_clocks_) {
+    timespec t{};
+    if (clock_gettime(clock, &t) == 0) seconds += double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+  }
+  return seconds;
+}
+
+LoaderStatistics BatchLoader::statistics() const {
+  constexpr double kSecond = 1e9;
+  const std::lock_guard lock(mutex_);
+  LoaderStatistics s;
+  s.threads = thread_count_;
+  s.batches = batches_given_;
+  s.pictures = work_done_.pictures;
+  s.pictures_read = work_done_.files;
+  s.bytes_read = work_done_.bytes;
+  s.read_seconds = double(work_done_.read_ns) / kSecond;
+  s.decode_seconds = double(work_done_.decode_ns) / kSecond;
+  s.transform_seconds = double(work_done_.transform_ns) / kSecond;
+  s.cpu_seconds = cpu_seconds();
+  s.wait_seconds = double(wait_ns_) / kSecond;
+  return s;
 }
 
 // Begins the next batch of the stream if a slot is free.
@@ -255,16 +298,17 @@ void BatchLoader::work() noexcept {
     }
     ++in_flight_;
     lock.unlock();
-    run(task, maker);
+    const ThreadWork done = run(task, maker);
     lock.lock();
     --in_flight_;
+    work_done_.add(done);
     task.slot->done += task.end - task.begin;
     if (is_ready(*task.slot)) ready_.notify_all();
     if (in_flight_ == 0 && paused_) idle_.notify_all();
   }
 }
 
-void BatchLoader::run(const Task& task, std::unique_ptr<SampleMaker>& maker) noexcept {
+ThreadWork BatchLoader::run(const Task& task, std::unique_ptr<SampleMaker>& maker) noexcept {
   Slot& slot = *task.slot;
   int64_t sample = task.begin;
   try {
@@ -279,6 +323,7 @@ void BatchLoader::run(const Task& task, std::unique_ptr<SampleMaker>& maker) noe
   } catch (const std::exception& error) {
     note_error(slot, sample, std::make_exception_ptr(Error(StatusCode::internal, error.what())));
   }
+  return maker ? maker->take_work() : ThreadWork{};
 }
 
 // Of several failures the first in the stream is told, whichever thread came first.

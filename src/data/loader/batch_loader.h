@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ctime>
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -34,6 +36,7 @@ class BatchLoader final : public Loader {
   bool next(BatchView& view) override;
   void request_stop() noexcept override;
   LoaderReport report() const override;
+  LoaderStatistics statistics() const override;
 
  private:
   using Order = std::shared_ptr<const std::vector<uint32_t>>;  // null = in sequence
@@ -59,16 +62,19 @@ class BatchLoader final : public Loader {
   void describe();
   void allocate_slots();
   void start_threads();
+  double cpu_seconds() const;
   void work() noexcept;
   bool take(Task& task);
   bool schedule();
-  void run(const Task& task, std::unique_ptr<SampleMaker>& maker) noexcept;
+  ThreadWork run(const Task& task, std::unique_ptr<SampleMaker>& maker) noexcept;
+  void wait_for_batch(std::unique_lock<std::mutex>& lock);
   void fail_stream(const std::exception_ptr& error);
   void note_error(Slot& slot, int64_t sample, std::exception_ptr error);
   void discard_ahead(std::unique_lock<std::mutex>& lock);
   void release_held(int64_t up_to_call);
   int64_t keyed_epoch(int64_t epoch) const { return depends_on_epoch_ ? epoch : 0; }
   bool is_ready(const Slot& slot) const { return slot.done == slot.range.count; }
+  bool has_batch() const { return !queue_.empty() && is_ready(*queue_.front()); }
 
   SampleSet samples_;
   Description description_;
@@ -81,6 +87,7 @@ class BatchLoader final : public Loader {
   HostAllocator* allocator_ = nullptr;
   std::vector<Slot> slots_;
   std::vector<std::thread> threads_;
+  std::vector<clockid_t> cpu_clocks_;  // of these threads
 
   const std::exception_ptr no_memory_ =
       std::make_exception_ptr(Error(StatusCode::out_of_memory, "no memory to load a picture"));
@@ -96,6 +103,8 @@ class BatchLoader final : public Loader {
   int64_t epoch_ = -1, batch_ = 0;  // the next batch to be given out; epoch -1: none begun
   int64_t calls_ = 0;
   int in_flight_ = 0;
+  ThreadWork work_done_;
+  int64_t batches_given_ = 0, wait_ns_ = 0;
   std::exception_ptr stream_error_;
   bool paused_ = true, closing_ = false;
   std::atomic<uint64_t> generation_{0};  // changes when what was made ahead is discarded

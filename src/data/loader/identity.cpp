@@ -60,6 +60,7 @@ std::map<std::string, std::string> identity(const Split& split, const LoaderOpti
       {"picture sizes in bytes", sizes.hex()},
       {"size", fmt::format("{}x{}x{} (height, width, channels)", o.height, o.width, o.channels)},
       {"augmentation", o.augmentation.text()},
+      {"decoding", o.decoding == Decoding::fast ? "fast" : "exact"},
       {"shuffle", o.shuffle ? "yes" : "no"},
       {"seed", fmt::format("{}", o.seed)},
       {"bad files", name_of(o.bad_files)},

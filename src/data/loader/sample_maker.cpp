@@ -14,6 +14,10 @@ namespace {
 
 constexpr size_t kMostMessages = 100;
 
+// What a thread keeps of each buffer from picture to picture: 11 megapixels. The pages of larger ones cost
+// little beside decoding such a picture.
+constexpr size_t kKeptBytes = size_t{32} << 20;
+
 int64_t cost_of(const Image& picture) { return int64_t(picture.bytes() + kImagePadding + sizeof(Image)); }
 
 std::vector<std::string> values_of(const std::map<int64_t, std::string>& texts) {
@@ -87,6 +91,23 @@ SampleMaker::SampleMaker(SampleSet& samples)
 
 void SampleMaker::make(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels,
                        int32_t& label) {
+  try {
+    make_sample(position, order, epoch, pixels, label);
+  } catch (...) {
+    release_large_buffers();
+    throw;
+  }
+  release_large_buffers();
+}
+
+void SampleMaker::release_large_buffers() {
+  decoded_.release_beyond(kKeptBytes);
+  transformer_.release_beyond(kKeptBytes);
+  if (bytes_.capacity() > kKeptBytes) bytes_ = std::string();
+}
+
+void SampleMaker::make_sample(int64_t position, const std::vector<uint32_t>* order, int64_t epoch,
+                              uint8_t* pixels, int32_t& label) {
   const LoaderOptions& o = samples_.options;
   const int64_t total = samples_.split.size();
   const auto sample_at = [&](int64_t p) { return order != nullptr ? int64_t{(*order)[size_t(p)]} : p; };
@@ -110,6 +131,14 @@ void SampleMaker::make(int64_t position, const std::vector<uint32_t>* order, int
     make_one(sample, random, pixels);
   }
   label = samples_.split.labels[size_t(sample)];
+  clock_.count_picture();
+}
+
+void SampleMaker::read(int64_t sample) {
+  clock_.enter_read();
+  samples_.split.store->read(samples_.split.files[size_t(sample)], bytes_);
+  clock_.count_file(bytes_.size());
+  clock_.enter_decode();
 }
 
 void SampleMaker::fail_if_all_bad() const {
@@ -130,13 +159,17 @@ bool SampleMaker::make_good(int64_t sample, RandomStream random, uint8_t* pixels
 
 // A bad sample throws, unless it is to be replaced.
 void SampleMaker::make_one(int64_t sample, RandomStream& random, uint8_t* pixels) {
-  if (const Image* cached = samples_.cache.find(sample)) return transformer_.finish(*cached, random, pixels);
+  if (const Image* cached = samples_.cache.find(sample)) {
+    clock_.enter_transform();
+    return transformer_.finish(*cached, random, pixels);
+  }
   const RandomStream begin = random;
   try {
-    // A picture that could be kept is decoded in full, once.
-    if (transformer_.takes_region() && samples_.cache.is_full())
+    read(sample);
+    // A picture that could be kept is decoded in full, once, unless its pixels depend on the crop.
+    if (transformer_.takes_region() && (samples_.cache.is_full() || may_be_reduced()))
       return make_from_part(sample, random, pixels);
-    return transformer_.finish(fresh_picture(sample, false), random, pixels);
+    return transformer_.finish(decode(sample, false), random, pixels);
   } catch (const Error& error) {
     samples_.log.add_bad(sample, error.what());
     if (samples_.options.bad_files != BadFiles::replace) throw;
@@ -145,13 +178,30 @@ void SampleMaker::make_one(int64_t sample, RandomStream& random, uint8_t* pixels
   transformer_.finish(replacement(sample), random, pixels);
 }
 
+// By the picture alone: whether it is kept must not depend on what a crop happens to be.
+bool SampleMaker::may_be_reduced() {
+  const LoaderOptions& o = samples_.options;
+  if (o.decoding != Decoding::fast || samples_.split.store->pixel_form().is_raw() ||
+      recognise_format(bytes_) != Format::jpeg)
+    return false;
+  try {
+    const PictureHeader header = decoder_.look(bytes_);
+    return header.width / 2 >= o.width && header.height / 2 >= o.height;
+  } catch (const Error&) {  // decoding it says what is wrong
+    return false;
+  }
+}
+
 void SampleMaker::make_from_part(int64_t sample, RandomStream& random, uint8_t* pixels) {
   const Split& split = samples_.split;
-  split.store->read(split.files[size_t(sample)], bytes_);
   DecodeOptions options;
   options.channels = int(samples_.options.channels);
   options.form = split.store->pixel_form();
-  Region part;
+  if (samples_.options.decoding == Decoding::fast) {
+    options.reduced_width = int(samples_.options.width);
+    options.reduced_height = int(samples_.options.height);
+  }
+  DecodedPart part;
   const auto choose = [&](int width, int height) { return transformer_.draw_region(width, height, random); };
   try {
     const DecodeResult result = decoder_.decode_part(bytes_, options, choose, decoded_, part);
@@ -159,12 +209,14 @@ void SampleMaker::make_from_part(int64_t sample, RandomStream& random, uint8_t* 
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("'{}': {}", split.path(sample), error.what()));
   }
-  transformer_.finish_region(decoded_.view().crop(part), random, pixels);
+  clock_.enter_transform();
+  transformer_.finish_region(decoded_.view().crop(part.pixels), part.box, random, pixels);
 }
 
 const Image& SampleMaker::replacement(int64_t sample) {
   try {
-    return fresh_picture(sample, true);
+    read(sample);
+    return decode(sample, true);
   } catch (const Error&) {  // known already
   }
   const LoaderOptions& o = samples_.options;
@@ -173,9 +225,8 @@ const Image& SampleMaker::replacement(int64_t sample) {
   return transformer_.prepare(decoded_);
 }
 
-const Image& SampleMaker::fresh_picture(int64_t sample, bool tolerate_damage) {
+const Image& SampleMaker::decode(int64_t sample, bool tolerate_damage) {
   const Split& split = samples_.split;
-  split.store->read(split.files[size_t(sample)], bytes_);
   DecodeOptions options;
   options.channels = int(samples_.options.channels);
   options.form = split.store->pixel_form();
@@ -183,6 +234,7 @@ const Image& SampleMaker::fresh_picture(int64_t sample, bool tolerate_damage) {
   try {
     const DecodeResult result = decoder_.decode(bytes_, options, decoded_);
     if (result.warnings > 0) samples_.log.add_damaged(sample, split.path(sample));
+    clock_.enter_transform();
     const Image& prepared = transformer_.prepare(decoded_);
     if (!tolerate_damage) samples_.cache.offer(sample, prepared);
     return prepared;

@@ -10,6 +10,7 @@
 #include "data/augment/transform.h"
 #include "data/dataset.h"
 #include "data/decode/decode.h"
+#include "data/loader/stage_clock.h"
 
 namespace ren::data {
 
@@ -82,10 +83,18 @@ class SampleMaker {
   void make(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels,
             int32_t& label);
 
+  // What was done since the last call.
+  ThreadWork take_work() { return clock_.take(); }
+
  private:
   void make_one(int64_t sample, RandomStream& random, uint8_t* pixels);
   bool make_good(int64_t sample, RandomStream random, uint8_t* pixels);
-  const Image& fresh_picture(int64_t sample, bool tolerate_damage);
+  void make_sample(int64_t position, const std::vector<uint32_t>* order, int64_t epoch, uint8_t* pixels,
+                   int32_t& label);
+  void release_large_buffers();
+  void read(int64_t sample);
+  bool may_be_reduced();
+  const Image& decode(int64_t sample, bool tolerate_damage);
   void make_from_part(int64_t sample, RandomStream& random, uint8_t* pixels);
   void fail_if_all_bad() const;
   const Image& replacement(int64_t sample);
@@ -95,6 +104,7 @@ class SampleMaker {
   Transformer transformer_;
   std::string bytes_;
   Image decoded_;
+  StageClock clock_;
 };
 
 }  // namespace ren::data
