@@ -43,7 +43,8 @@ Peer parse_peer(const std::string& text, const std::string& name) {
   const nlohmann::json j = nlohmann::json::parse(text, nullptr, false);
   if (j.is_discarded())
     fail(StatusCode::invalid_data,
-         "the peer file '{}' is not JSON: cut off or damaged; python -m renaissance autocast writes one",
+         "'{}' is no peer file: it is not JSON (cut off or damaged?); python -m renaissance autocast writes "
+         "one",
          name);
   const auto format = j.is_object() ? j.find("format") : j.end();
   if (!j.is_object() || format == j.end() || *format != kFormat)
