@@ -483,11 +483,13 @@ typedef struct ren_pack_options {
  * any number of threads. While it is made it is called PATH.part (beside the file that links lead to), and is
  * renamed when it is complete and was read back without a fault. A job that ends early leaves PATH.part; the
  * same job (pictures by path, size and time or checksum, labels, options that change bytes) goes on with it,
- * another begins anew; fn is told which. A file at PATH is replaced if it is a .dts. `report` (may be NULL):
+ * another begins anew; fn is told which. A file at PATH is replaced if it is a .dts and nobody changes it
+ * meanwhile. `report` (may be NULL):
  * text and JSON: what was packed, the bad pictures left out, the damaged ones. fn may be NULL. Blocks.
  * Errors: INVALID_DATA, NOT_FOUND, UNSUPPORTED (the first bad picture; all of a class are bad), IO (full
- * disk, no such folder, another process packs to it ...), INVALID_ARGUMENT (PATH is the data set or another
- * file; splits of bare pixels in several forms), CANCELLED. */
+ * disk, no such folder, another process packs to it, PATH, PATH.part or the source was changed meanwhile, what
+ * is read back isn't what was written ...), INVALID_ARGUMENT (PATH or PATH.part is the data set, another file or
+ * one that can't be read; splits of bare pixels in several forms), CANCELLED. */
 REN_API int32_t ren_dataset_pack(const ren_dataset* dataset, const char* path,
                                  const ren_pack_options* options, ren_report** report, ren_job_progress_fn fn,
                                  void* user);
