@@ -7,6 +7,8 @@
 #include "capi/job.h"
 #include "capi/loader.h"
 #include "capi/report.h"
+#include "data/decode/decode.h"
+#include "data/source/input_file.h"
 #include "engine/base/file.h"
 
 namespace ren::capi {
@@ -112,6 +114,21 @@ void refuse_pictures(const std::string& path, const data::Dataset& set) {
   }
 }
 
+// Whatever else is needed, a model, an archive, a list: what is no picture is there by mistake.
+void refuse_other_than_png(const std::string& path) {
+  std::string head;
+  try {
+    data::read_picture_file(path, data::kFormatHeadBytes, head);
+  } catch (const Error& error) {
+    if (error.code() == StatusCode::not_found) return;
+    fail(StatusCode::invalid_argument,
+         "'{}' is there already, and whether it is a PNG file can't be seen ({}): name another file", path,
+         error.what());
+  }
+  if (!head.empty() && data::recognise_format(head) != data::Format::png)
+    fail(StatusCode::invalid_argument, "'{}' is there already and is no PNG file: name another file", path);
+}
+
 }  // namespace
 }  // namespace ren::capi
 
@@ -146,6 +163,7 @@ int32_t ren_dataset_sheet(const ren_dataset* dataset, const char* split, const r
     const std::string target = text_of(path, "path");
     refuse_pictures(target, *set);
     check_can_write(target, 0);
+    refuse_other_than_png(target);
     write_file(target, data::contact_sheet(chosen, options));
   });
 }
