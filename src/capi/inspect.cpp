@@ -23,12 +23,12 @@ std::string range_text(const char* what, const data::SizeRange& r) {
 std::string class_table(const data::Findings& f) {
   size_t widest = 5;
   for (size_t i = 0; i < f.classes.size() && i < kShownClasses; ++i)
-    widest = std::max(widest, std::min<size_t>(f.classes[i].size(), 40));
+    widest = std::max(widest, std::min<size_t>(on_one_line(f.classes[i]).size(), 40));
   std::string text = fmt::format("{:>6}  {:<{}}", "label", "class", widest);
   for (const auto& split : f.splits) text += fmt::format("  {:>9}", split.name);
   text += '\n';
   for (size_t i = 0; i < f.classes.size() && i < kShownClasses; ++i) {
-    text += fmt::format("{:>6}  {:<{}}", i, f.classes[i], widest);
+    text += fmt::format("{:>6}  {:<{}}", i, on_one_line(f.classes[i]), widest);
     for (const auto& split : f.splits) text += fmt::format("  {:>9}", split.by_class[i]);
     text += '\n';
   }
@@ -40,14 +40,15 @@ std::string class_table(const data::Findings& f) {
 template <typename Items, typename Shown>
 std::string listed(const Items& items, int64_t all, Shown&& shown) {
   std::string text;
-  for (size_t i = 0; i < items.size() && i < kShownBroken; ++i) text += "  " + shown(items[i]) + '\n';
+  for (size_t i = 0; i < items.size() && i < kShownBroken; ++i)
+    text += "  " + on_one_line(shown(items[i])) + '\n';
   const int64_t more = all - int64_t(std::min(items.size(), kShownBroken));
   return more > 0 ? text + fmt::format("  and {} more\n", more) : text;
 }
 
 std::string text_of_findings(const std::string& uri, const data::Findings& f, bool quick) {
-  std::string text =
-      fmt::format("data      {}: {} pictures of {} classes\n", uri, f.pictures, f.classes.size());
+  std::string text = fmt::format("data      {}: {} pictures of {} classes\n", on_one_line(uri), f.pictures,
+                                 f.classes.size());
   for (const auto& split : f.splits)
     text += fmt::format("split     {}: {} pictures{}\n", split.name, split.pictures,
                         split.broken > 0 ? fmt::format(", {} of them broken", split.broken) : "");

@@ -200,6 +200,24 @@ class Inspect(Case):
         self.assertEqual(found['broken_files'], 1)
         self.assertEqual(found['classes'][0]['pictures'], {'train': 0, 'val': 3})
 
+    # Names may hold anything; what is shown must neither steer the terminal nor look like another line.
+    def test_control_characters(self):
+        data = pictures(self.path('control'), classes=2)
+        name = 'x\x1b]0;owned\x07\nbroken: none'
+        os.rename(os.path.join(data, 'train', 'class1'), os.path.join(data, 'train', name))
+        os.rename(os.path.join(data, 'val', 'class1'), os.path.join(data, 'val', name))
+        with open(os.path.join(data, 'val', name, '2.png'), 'r+b') as f:
+            f.truncate(400)
+        code, out, err = cli_test.run('data', 'inspect', data)
+        self.assertEqual(code, 1, err)
+        self.assertEqual(out.count('x\\x1b]0;owned\\x07\\x0abroken: none'), 2)   # the class, and the broken file's path
+        self.assertFalse(set(out) & {'\x1b', '\x07'})
+        self.assertEqual(last_json(cli_test.run('data', 'inspect', data, '--json')[1])['classes'][1]['name'], name)
+        code, out, err = cli_test.run('pack', data, '--out', self.path('control.dts'))
+        self.assertEqual(code, 2)
+        self.assertIn('x\\x1b]0;owned\\x07', err)
+        self.assertFalse(set(out + err) & {'\x1b', '\x07'})
+
     def test_sheet(self):
         def size(path):
             head = read(path)[:24]
