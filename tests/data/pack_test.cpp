@@ -601,6 +601,7 @@ TEST_F(Pack, ASourceThatChangesMeanwhile) {
     EXPECT_NE(std::string(error.what()).find("packing again starts anew"), std::string::npos) << error.what();
   };
   const std::string last = folder_.path("val/ñu/ñu 3.jpg");
+  expect_refusal(packed_while(source, [&] { folder_.write("val/ñu/ñu 3.jpg", "half of a new one"); }));
   expect_refusal(packed_while(source, [&] { folder_.write("val/ñu/ñu 3.jpg", jpeg_of(9, 9, 77)); }));
   expect_refusal(packed_while(
       source, [&] { fs::last_write_time(last, fs::last_write_time(last) + std::chrono::seconds(2)); }));

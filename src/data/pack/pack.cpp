@@ -118,6 +118,7 @@ class Packer {
 
   std::string what_is_kept() const {
     const std::string& name = part_->path();
+    if (part_->has_targets_name()) return fmt::format("'{}' is complete all the same", name);
     if (!is_ours_)
       return is_continued_
                  ? fmt::format(
@@ -320,10 +321,11 @@ class Packer {
       const Pictures::Place at = pictures_.place(item);
       const FileStore& store = *pictures_.split(at).store;
       packers[size_t(thread)]->pack(store, pictures_.file(at), packed[slot]);
-      packed[slot].changed = !is_same(store.facts(pictures_.file(at)), facts_[size_t(item)]);
+      const FileFacts now = store.facts(pictures_.file(at));
+      packed[slot].changed = now.size >= 0 && !is_same(now, facts_[size_t(item)]);
     };
     work.take = [&](int64_t item, size_t slot) {
-      if (packed[slot].changed && !packed[slot].error) refuse_changed(item);
+      if (packed[slot].changed) refuse_changed(item);
       if (packed[slot].error)
         note_bad(*packed[slot].error);
       else

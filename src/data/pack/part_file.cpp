@@ -133,6 +133,7 @@ void PartFile::finish() {
   if (stat(target_.c_str(), &old) == 0) fchmod(descriptor_, old.st_mode & 0777);
   if (fsync(descriptor_) != 0) fail_io("flush");
   rename_to_target();
+  path_ = target_;
   flush_folder_of(target_);
 }
 

@@ -40,6 +40,7 @@ class PartFile {
   // Flushes it and gives it the target's name and, where there is an old one, its permissions. Only what had
   // that name when this object was made is replaced.
   void finish();
+  bool has_targets_name() const { return path_ == target_; }  // finish() got that far; path() is it, too
   void remove();
 
  private:
