@@ -129,7 +129,8 @@ REN_API int32_t ren_report_html(const ren_report* report, char* buffer, size_t c
 enum { REN_REPORT_TEXT = 0, REN_REPORT_JSON = 1, REN_REPORT_HTML = 2 };
 /* Writes one of them to a file, whole or not at all. UNSUPPORTED, IO. */
 REN_API int32_t ren_report_write(const ren_report* report, int32_t format, const char* path);
-/* 1, or 0 where the report is of a check that failed (ren_verify). */
+/* 1, or 0 where the report is of a check that failed (ren_verify) or of broken pictures
+ * (ren_dataset_inspect). */
 REN_API int32_t ren_report_passed(const ren_report* report, int32_t* passed);
 REN_API void ren_report_destroy(ren_report* report);
 
@@ -509,11 +510,13 @@ typedef struct ren_pack_options {
  * any number of threads. While it is made it is called PATH.part (beside the file that links lead to), and is
  * renamed when it is complete and was read back without a fault. A job that ends early leaves PATH.part; the
  * same job (pictures by path, size and time or checksum, labels, options that change bytes) goes on with it,
- * another begins anew; fn is told which. A file at PATH is replaced if it is a .dts. `report` (may be NULL):
- * text and JSON: what was packed, the bad pictures left out, the damaged ones. fn may be NULL. Blocks.
+ * another begins anew; fn is told which. A file at PATH is replaced if it is a .dts and nobody changes it
+ * meanwhile. `report` (may be NULL): text and JSON: what was packed, the bad pictures left out, the damaged
+ * ones. fn may be NULL. Blocks.
  * Errors: INVALID_DATA, NOT_FOUND, UNSUPPORTED (the first bad picture; all of a class are bad), IO (full
- * disk, no such folder, another process packs to it ...), INVALID_ARGUMENT (PATH is the data set or another
- * file; splits of bare pixels in several forms), CANCELLED. */
+ * disk, no such folder, another process packs to it, PATH, PATH.part or the source was changed meanwhile, what
+ * is read back isn't what was written ...), INVALID_ARGUMENT (PATH or PATH.part is the data set, another file or
+ * one that can't be read; splits of bare pixels in several forms), CANCELLED. */
 REN_API int32_t ren_dataset_pack(const ren_dataset* dataset, const char* path,
                                  const ren_pack_options* options, ren_report** report, ren_job_progress_fn fn,
                                  void* user);
@@ -535,7 +538,7 @@ REN_API int32_t ren_dataset_inspect(const ren_dataset* dataset, const ren_inspec
 /* Writes a contact sheet, a PNG file: the first options->batch pictures (or all there are) that a loader
  * with these options gives in its first epoch, as a network will see them before normalisation. last_batch,
  * prefetch and cache_bytes don't matter. Blocks. Errors: as of the loader; IO; INVALID_ARGUMENT (`path` is
- * the data set or one of its pictures; a sheet of more than 178,956,970 pixels). */
+ * the data set, one of its pictures, or any file but a PNG file; a sheet of more than 178,956,970 pixels). */
 REN_API int32_t ren_dataset_sheet(const ren_dataset* dataset, const char* split,
                                   const ren_loader_options* options, const char* path);
 

@@ -135,6 +135,10 @@ T read_options(const T* given, const char* what) {
   for (size_t i = known; i < given->struct_size; ++i)
     if (bytes[i] != 0)
       fail(StatusCode::unsupported, "{} has an option that this version of the library doesn't know", what);
+  if constexpr (requires { options.reserved0; })
+    if (options.reserved0 != 0)
+      fail(StatusCode::unsupported, "{}: reserved0 is {}; this version of the library takes 0", what,
+           options.reserved0);
   options.struct_size = sizeof(T);
   return options;
 }

@@ -7,6 +7,8 @@
 #include "capi/job.h"
 #include "capi/loader.h"
 #include "capi/report.h"
+#include "data/decode/decode.h"
+#include "data/source/input_file.h"
 #include "engine/base/file.h"
 
 namespace ren::capi {
@@ -21,12 +23,12 @@ std::string range_text(const char* what, const data::SizeRange& r) {
 std::string class_table(const data::Findings& f) {
   size_t widest = 5;
   for (size_t i = 0; i < f.classes.size() && i < kShownClasses; ++i)
-    widest = std::max(widest, std::min<size_t>(f.classes[i].size(), 40));
+    widest = std::max(widest, std::min<size_t>(on_one_line(f.classes[i]).size(), 40));
   std::string text = fmt::format("{:>6}  {:<{}}", "label", "class", widest);
   for (const auto& split : f.splits) text += fmt::format("  {:>9}", split.name);
   text += '\n';
   for (size_t i = 0; i < f.classes.size() && i < kShownClasses; ++i) {
-    text += fmt::format("{:>6}  {:<{}}", i, f.classes[i], widest);
+    text += fmt::format("{:>6}  {:<{}}", i, on_one_line(f.classes[i]), widest);
     for (const auto& split : f.splits) text += fmt::format("  {:>9}", split.by_class[i]);
     text += '\n';
   }
@@ -38,14 +40,15 @@ std::string class_table(const data::Findings& f) {
 template <typename Items, typename Shown>
 std::string listed(const Items& items, int64_t all, Shown&& shown) {
   std::string text;
-  for (size_t i = 0; i < items.size() && i < kShownBroken; ++i) text += "  " + shown(items[i]) + '\n';
+  for (size_t i = 0; i < items.size() && i < kShownBroken; ++i)
+    text += "  " + on_one_line(shown(items[i])) + '\n';
   const int64_t more = all - int64_t(std::min(items.size(), kShownBroken));
   return more > 0 ? text + fmt::format("  and {} more\n", more) : text;
 }
 
 std::string text_of_findings(const std::string& uri, const data::Findings& f, bool quick) {
-  std::string text =
-      fmt::format("data      {}: {} pictures of {} classes\n", uri, f.pictures, f.classes.size());
+  std::string text = fmt::format("data      {}: {} pictures of {} classes\n", on_one_line(uri), f.pictures,
+                                 f.classes.size());
   for (const auto& split : f.splits)
     text += fmt::format("split     {}: {} pictures{}\n", split.name, split.pictures,
                         split.broken > 0 ? fmt::format(", {} of them broken", split.broken) : "");
@@ -112,6 +115,21 @@ void refuse_pictures(const std::string& path, const data::Dataset& set) {
   }
 }
 
+// Whatever else is needed, a model, an archive, a list: what is no picture is there by mistake.
+void refuse_other_than_png(const std::string& path) {
+  std::string head;
+  try {
+    data::read_picture_file(path, data::kFormatHeadBytes, head);
+  } catch (const Error& error) {
+    if (error.code() == StatusCode::not_found) return;
+    fail(StatusCode::invalid_argument,
+         "'{}' is there already, and whether it is a PNG file can't be seen ({}): name another file", path,
+         error.what());
+  }
+  if (!head.empty() && data::recognise_format(head) != data::Format::png)
+    fail(StatusCode::invalid_argument, "'{}' is there already and is no PNG file: name another file", path);
+}
+
 }  // namespace
 }  // namespace ren::capi
 
@@ -146,6 +164,7 @@ int32_t ren_dataset_sheet(const ren_dataset* dataset, const char* split, const r
     const std::string target = text_of(path, "path");
     refuse_pictures(target, *set);
     check_can_write(target, 0);
+    refuse_other_than_png(target);
     write_file(target, data::contact_sheet(chosen, options));
   });
 }

@@ -22,15 +22,15 @@ data::PackOptions pack_options(const ren_pack_options& o) {
 }
 
 void add_list(std::string& text, const char* what, const std::vector<std::string>& shown, int64_t all) {
-  for (const std::string& item : shown) text += fmt::format("{}: {}\n", what, item);
+  for (const std::string& item : shown) text += fmt::format("{}: {}\n", what, on_one_line(item));
   if (all > int64_t(shown.size())) text += fmt::format("{}: {} more\n", what, all - int64_t(shown.size()));
 }
 
 Report pack_report(const data::Dataset& set, const std::string& path, const data::PackReport& r) {
   Report report;
-  report.text =
-      fmt::format("'{}' has {} pictures of {} classes in {} split{}, {} bytes\n", path, r.pictures,
-                  set.classes.size(), set.splits.size(), set.splits.size() == 1 ? "" : "s", r.bytes);
+  report.text = fmt::format("'{}' has {} pictures of {} classes in {} split{}, {} bytes\n", on_one_line(path),
+                            r.pictures, set.classes.size(), set.splits.size(),
+                            set.splits.size() == 1 ? "" : "s", r.bytes);
   if (r.continued > 0)
     report.text +=
         fmt::format("{} of them were packed before, {} now\n", r.continued, r.pictures - r.continued);

@@ -5,6 +5,15 @@
 
 namespace ren::capi {
 
+std::string on_one_line(const std::string& name) {
+  std::string text;
+  for (const char c : name) {
+    const auto byte = uint8_t(c);
+    text += byte < 0x20 || byte == 0x7F ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return text;
+}
+
 void give_report(ren_report** out, Report report) {
   give_handle(out, std::make_shared<Report>(std::move(report)));
 }

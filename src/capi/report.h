@@ -12,6 +12,10 @@ struct Report {
   bool passed = true;
 };
 
+// A name in a report's text, where it must neither steer the terminal nor begin a line of its own: control
+// characters become \xNN.
+std::string on_one_line(const std::string& name);
+
 void give_report(ren_report** out, Report report);
 
 }  // namespace ren::capi

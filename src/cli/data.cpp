@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/signals.h"
 #include "cli/values.h"
 
@@ -106,17 +108,26 @@ struct InspectData {
       throw CliError(kRefused, "--augment, --model, --size, --sheet-pictures and --seed need --sheet");
     if (size > 0 && !model.path.empty())
       throw CliError(kRefused, "--size and --model both tell the size: name one");
-    if (!sheet.empty() && ren_check_output(sheet.c_str(), 0, nullptr, 0) != REN_OK)
-      throw CliError(kRefused,
-                     fmt::format("--sheet '{}' can't be written: {}", sheet, ren_last_error_message()));
+    if (!sheet.empty()) check_sheet(nullptr);
     ren_model_info info = REN_MODEL_INFO_INIT;
-    if (!model.path.empty()) info = info_of(model.load());
+    if (!model.path.empty()) {
+      const ModelHandle loaded = model.load();
+      check_sheet(loaded);
+      info = info_of(loaded);
+    }
     const DatasetHandle dataset = open();
     warn_of(output, dataset.get());
-    const ReportHandle report = inspect(dataset.get());
+    ReportHandle report;
+    std::optional<CliError> sheet_problem;
+    if (!sheet.empty()) {
+      // Before the long work, so that its options are checked; the headers tell its size.
+      if (model.path.empty()) report = inspect(dataset.get(), true);
+      sheet_problem = write_sheet(dataset.get(), report, info);
+    }
+    if (report == nullptr || !quick) report = inspect(dataset.get(), quick);
     output.raw_json(json_of(report));
     output.result(text_of(report));
-    if (!sheet.empty()) write_sheet(dataset.get(), nlohmann::json::parse(json_of(report)), info);
+    if (sheet_problem) throw CliError(*sheet_problem);
     output.finish();
     int32_t passed = 0;
     check(ren_report_passed(report.get(), &passed));
@@ -124,6 +135,16 @@ struct InspectData {
   }
 
  private:
+  // Before anything is read, and again when the model tells its files.
+  void check_sheet(const ModelHandle& loaded) const {
+    PlannedOutputs outputs;
+    outputs.keep({{source, "the data set"}, {validation, "the validation data"}, {model.path, "the model"}});
+    if (augment.ends_with(".json")) outputs.keep({{augment, "the augmentation file"}});
+    if (loaded != nullptr) outputs.keep(external_files(loaded));
+    outputs.add_picture("--sheet", sheet);
+    outputs.check();
+  }
+
   // What would only be in the way of training can be looked at.
   DatasetHandle open() const {
     ren_dataset_options options = REN_DATASET_OPTIONS_INIT;
@@ -136,9 +157,9 @@ struct InspectData {
     });
   }
 
-  ReportHandle inspect(const ren_dataset* dataset) {
+  ReportHandle inspect(const ren_dataset* dataset, bool headers_only) {
     ren_inspect_options options = REN_INSPECT_OPTIONS_INIT;
-    options.quick = quick ? 1 : 0;
+    options.quick = headers_only ? 1 : 0;
     options.threads = threads;
     ReportHandle report;
     Job(output).run([&](ren_job_progress_fn fn, void* user) {
@@ -151,29 +172,46 @@ struct InspectData {
   }
 
   // The model's size, or the named one, or the pictures' own where they have one, or 224.
-  void choose_size(ren_loader_options& o, const nlohmann::json& found, const ren_model_info& info) const {
+  void choose_size(ren_loader_options& o, const ReportHandle& headers, const ren_model_info& info) const {
+    if (headers == nullptr) {
+      o.channels = info.channels, o.height = info.height, o.width = info.width;
+      return;
+    }
+    const auto found = nlohmann::json::parse(json_of(headers));
+    const auto &width = found.at("width"), &height = found.at("height");
+    const bool have_one =
+        width.at("min") == width.at("max") && height.at("min") == height.at("max") && height.at("max") > 0;
     o.channels = found.at("gray") == found.at("pictures") ? 1 : 3;
     o.height = o.width = size > 0 ? size : 224;
-    if (!model.path.empty()) {
-      o.channels = info.channels, o.height = info.height, o.width = info.width;
-    } else if (size == 0 && found.at("width").at("min") == found.at("width").at("max") &&
-               found.at("height").at("min") == found.at("height").at("max") &&
-               found.at("height").at("max") > 0) {
-      o.height = found.at("height").at("max"), o.width = found.at("width").at("max");
-    }
+    if (size == 0 && have_one) o.height = height.at("max"), o.width = width.at("max");
   }
 
-  void write_sheet(const ren_dataset* dataset, const nlohmann::json& found, const ren_model_info& info) {
+  // "train" is "all" where there are no splits.
+  static const char* split_of(const ren_dataset* dataset) {
+    int64_t size = 0;
+    for (const char* name : {"train", "val"})
+      if (ren_dataset_size(dataset, name, &size) == REN_OK) return name;
+    return "test";
+  }
+
+  // That the pictures are no good for it is given back: what there is to say about them says more.
+  std::optional<CliError> write_sheet(const ren_dataset* dataset, const ReportHandle& headers,
+                                      const ren_model_info& info) {
     ren_loader_options o = REN_LOADER_OPTIONS_INIT;
-    choose_size(o, found, info);
+    choose_size(o, headers, info);
     o.batch = pictures;
     o.augmentation = augment.c_str();
     o.shuffle = 1;
     o.seed = seed;
     o.bad_files = REN_BAD_FILES_SKIP;
     o.threads = threads;
-    const auto split = found.at("splits").at(0).at("name").get<std::string>();
-    check(ren_dataset_sheet(dataset, split.c_str(), &o, sheet.c_str()));
+    {
+      const DoingScope scope("the sheet was drawn");
+      const int32_t status = ren_dataset_sheet(dataset, split_of(dataset), &o, sheet.c_str());
+      if (status == REN_ERROR_INVALID_DATA)
+        return CliError(kRefused, fmt::format("there is no sheet: {}", ren_last_error_message()));
+      check(status);
+    }
     output.event({{"event", "sheet"},
                   {"file", sheet},
                   {"height", o.height},
@@ -181,6 +219,7 @@ struct InspectData {
                   {"augmentation", augment}});
     output.line(fmt::format("wrote     {} ({} x {} pixels a picture, augmentation {})", sheet, o.height,
                             o.width, augment));
+    return std::nullopt;
   }
 };
 

@@ -11,6 +11,7 @@
 
 #include "cli/api.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/stack.h"
 #include "cli/usage.h"
@@ -38,7 +39,7 @@ void limit_spinning(char** argv) {
 }
 
 int fail_with(int exit_code, const std::string& message) {
-  std::fprintf(stderr, "error: %s\n", message.c_str());
+  std::fprintf(stderr, "error: %s\n", ren::cli::shown(message).c_str());
   return exit_code;
 }
 

@@ -42,6 +42,23 @@ std::string numbers_text(const ren_progress& p) {
 
 }  // namespace
 
+std::string shown(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = uint8_t(text[i]);
+    // C1 controls are C2 80 to C2 9F in UTF-8.
+    const bool is_c1 =
+        byte == 0xC2 && i + 1 < text.size() && uint8_t(text[i + 1]) >= 0x80 && uint8_t(text[i + 1]) < 0xA0;
+    if (is_c1)
+      out += fmt::format("\\x{:02x}", uint8_t(text[++i]));
+    else if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F)
+      out += fmt::format("\\x{:02x}", byte);
+    else
+      out += text[i];
+  }
+  return out;
+}
+
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "-";
   const auto s = int64_t(std::llround(std::min(seconds, 1e9)));
@@ -84,19 +101,19 @@ void Output::raw_json(const std::string& text) {
 void Output::line(const std::string& text) {
   if (json || quiet) return;
   end_progress();
-  write(text + "\n");
+  write(shown(text) + "\n");
 }
 void Output::result(const std::string& text) {
   if (json) return;
   end_progress();
-  write(text.empty() || text.back() == '\n' ? text : text + "\n");
+  write(text.empty() || text.back() == '\n' ? shown(text) : shown(text) + "\n");
 }
 void Output::note(const std::string& text) {
   if (!quiet) problem(text);
 }
 void Output::problem(const std::string& text) {
   end_progress();
-  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fprintf(stderr, "%s\n", shown(text).c_str());
 }
 
 bool Output::is_due(double seconds) {

@@ -41,6 +41,9 @@ class Output {
   int error_ = 0;
 };
 
+// Text for people: names in it must not steer the terminal, so control characters but line ends and tabs
+// become \xNN.
+std::string shown(const std::string& text);
 std::string duration_text(double seconds);  // "1:02:03", "4:05"
 std::string percent_text(double share);     // "81.25 %"
 std::string bytes_text(double bytes);       // "1.5 GB"

@@ -38,7 +38,12 @@ bool is_picture(const std::string& path) {
 
 void PlannedOutputs::add(const std::string& option, const std::string& path, uint64_t bytes,
                          std::vector<NeededFile> not_over, int copies) {
-  files_.push_back({option, path, bytes, std::move(not_over), copies});
+  files_.push_back({option, path, bytes, std::move(not_over), copies, false});
+}
+
+void PlannedOutputs::add_picture(const std::string& option, const std::string& path) {
+  add(option, path, 0);
+  files_.back().is_picture = true;
 }
 
 void PlannedOutputs::keep(const std::vector<NeededFile>& files) {
@@ -63,7 +68,8 @@ void PlannedOutputs::check_one(const File& file) const {
     for (const NeededFile& needed : *list)
       if (!needed.path.empty() && replaces(file.path, needed.path))
         refuse(fmt::format("is {}, which it would replace: name another file", needed.what));
-  if (is_picture(file.path)) refuse("is a picture, which it would replace: name another file");
+  if (!file.is_picture && is_picture(file.path))
+    refuse("is a picture, which it would replace: name another file");
   if (ren_check_output(file.path.c_str(), 0, nullptr, 0) != REN_OK)
     refuse(fmt::format("can't be written: {}", ren_last_error_message()));
 }

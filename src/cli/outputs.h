@@ -21,6 +21,8 @@ class PlannedOutputs {
   // copies: how many lie there at a time at most, an old one included.
   void add(const std::string& option, const std::string& path, uint64_t bytes,
            std::vector<NeededFile> not_over = {}, int copies = 1);
+  // One that may replace a picture: an older one of its own.
+  void add_picture(const std::string& option, const std::string& path);
   // No output may replace these.
   void keep(const std::vector<NeededFile>& files);
   void check() const;  // throws CliError with kRefused
@@ -31,6 +33,7 @@ class PlannedOutputs {
     uint64_t bytes = 0;
     std::vector<NeededFile> not_over;
     int copies = 1;
+    bool is_picture = false;
   };
   void check_one(const File& file) const;
   void check_room() const;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 
 #include "cli/api.h"
 
@@ -14,13 +15,27 @@ namespace {
 std::atomic<ren_trainer*> running{nullptr};
 std::atomic<bool> asking{false};  // a job looks at `signals` itself
 std::atomic<int> signals{0};
+std::atomic<const char*> doing{nullptr};
+
+void say(const char* text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+}
 
 void on_signal(int) {
   ren_trainer* const trainer = running.load();
-  if ((trainer == nullptr && !asking) || signals.fetch_add(1) > 0) _exit(kInterrupted);
+  if (trainer == nullptr && !asking) {
+    const char* const what = doing.load();
+    say("\ninterrupted");
+    if (what != nullptr) {
+      say(" while ");
+      say(what);
+    }
+    say("\n");
+    _exit(kInterrupted);
+  }
+  if (signals.fetch_add(1) > 0) _exit(kInterrupted);
   if (trainer != nullptr) ren_trainer_request_stop(trainer);
-  constexpr char text[] = "\nstopping after this step; once more ends at once\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+  say("\nstopping after this step; once more ends at once\n");
 }
 
 }  // namespace
@@ -39,6 +54,9 @@ void install_signal_handlers() {
 }
 
 bool stop_was_requested() { return signals.load() > 0; }
+
+DoingScope::DoingScope(const char* what) { doing = what; }
+DoingScope::~DoingScope() { doing = nullptr; }
 
 StopScope::StopScope(ren_trainer* trainer) { running = trainer; }
 StopScope::StopScope() { asking = true; }

@@ -8,7 +8,16 @@ namespace ren::cli {
 // SIGINT and SIGTERM: while a StopScope lives, the first asks its trainer, or its job, to stop after
 // the running step, the second ends the program at once with 130; else the first does.
 void install_signal_handlers();
-bool stop_was_requested();  // by a signal
+bool stop_was_requested();
+
+// While it lives, a signal that ends the program at once says what it was doing. `what` has to outlive it.
+class DoingScope {
+ public:
+  explicit DoingScope(const char* what);
+  ~DoingScope();
+  DoingScope(const DoingScope&) = delete;
+  DoingScope& operator=(const DoingScope&) = delete;
+};  // by a signal
 
 class StopScope {
  public:

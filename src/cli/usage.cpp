@@ -47,6 +47,12 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
+const CLI::App* command_named(const CLI::App& app, const std::string& name) {
+  const auto found =
+      app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
+  return found.empty() ? nullptr : found.front();
+}
+
 // Edits that turn one word into the other.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -75,13 +81,30 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
   return best != nullptr ? fmt::format("; did you mean {}?", *best) : "";
 }
 
-const CLI::App& chosen_command(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app : *chosen.front();
+// The innermost one that was named, and all that was typed to get there.
+struct Chosen {
+  const CLI::App* command;
+  std::string path;
+};
+Chosen chosen_command(const CLI::App& app) {
+  Chosen chosen{&app, app.get_name()};
+  for (auto inner = app.get_subcommands(); !inner.empty(); inner = chosen.command->get_subcommands()) {
+    chosen.command = inner.front();
+    chosen.path += " " + chosen.command->get_name();
+  }
+  return chosen;
+}
+
+// The name of a word that isn't an option's, counted from 0; the last one may take several.
+std::string positional_name(const CLI::App& command, size_t index) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    if (option->get_positional()) names.push_back(option->get_name());
+  return names.empty() ? "an argument" : names[std::min(index, names.size() - 1)];
 }
 
 std::string unexpected(const CLI::App& app) {
-  const CLI::App& command = chosen_command(app);
+  const CLI::App& command = *chosen_command(app).command;
   std::vector<std::string> rest = command.remaining(), options;
   if (rest.empty()) rest = app.remaining();
   // CLI11 doesn't keep their order; a word behind an unknown option is likely its value
@@ -111,31 +134,35 @@ std::string reworded(const std::string& text) {
 std::shared_ptr<CLI::FormatterBase> make_help_formatter() { return std::make_shared<HelpFormatter>(); }
 
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App& command = chosen_command(app);
+  const auto [command, path] = chosen_command(app);
   std::string what = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
     what = unexpected(app);
   else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
     what = reworded(what);
-  else if (&command == &app && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
-    what = fmt::format("a command is missing; there are {}", fmt::join(command_names(app), ", "));
-  return fmt::format("{}\n`{} --help` tells what there is", what,
-                     &command == &app ? app.get_name() : app.get_name() + " " + command.get_name());
+  else if (const auto names = command_names(*command);
+           !names.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+    what = fmt::format("a command is missing; there are {}", fmt::join(names, ", "));
+  return fmt::format("{}\n`{} --help` tells what there is", what, path);
 }
 
 std::string empty_value(const CLI::App& app, int argc, const char* const* argv) {
   const CLI::App* command = &app;
   std::string path = app.get_name();
+  size_t positionals = 0;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--") break;
+    if (word.empty())
+      return fmt::format("{} is empty\n`{} --help` tells what there is",
+                         positional_name(*command, positionals), path);
     if (!word.starts_with("--")) {
-      for (const CLI::App* inner : command->get_subcommands([](const CLI::App*) { return true; }))
-        if (inner->get_name() == word) {
-          command = inner;
-          path += " " + word;
-          break;
-        }
+      if (const CLI::App* const inner = command_named(*command, word)) {
+        command = inner;
+        path += " " + word;
+      } else {
+        ++positionals;
+      }
       continue;
     }
     const size_t equals = word.find('=');
@@ -153,12 +180,18 @@ std::string empty_value(const CLI::App& app, int argc, const char* const* argv) 
 }
 
 std::string unknown_command(const CLI::App& app, int argc, const char* const* argv) {
-  if (argc < 2 || argv[1][0] == '-') return "";
-  const std::string given = argv[1];
-  const auto names = command_names(app);
-  if (std::find(names.begin(), names.end(), given) != names.end()) return "";
-  return fmt::format("there is no command '{}'; there are {}{}", given, fmt::join(names, ", "),
-                     suggestion(given, names));
+  const CLI::App* command = &app;
+  std::string path;
+  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+    const auto names = command_names(*command);
+    if (names.empty()) return "";
+    path += (path.empty() ? "" : " ") + std::string(argv[i]);
+    command = command_named(*command, argv[i]);
+    if (command == nullptr)
+      return fmt::format("there is no command '{}'; there are {}{}", path, fmt::join(names, ", "),
+                         suggestion(argv[i], names));
+  }
+  return "";
 }
 
 }  // namespace ren::cli

@@ -107,6 +107,18 @@ TEST_F(Jobs, PackRefusesBadOptions) {
   refused([](ren_pack_options& o) { o.struct_size = 3; });
 }
 
+TEST_F(Jobs, ReservedFieldsAreZero) {
+  ren_pack_options pack = REN_PACK_OPTIONS_INIT;
+  pack.reserved0 = 1;
+  EXPECT_EQ(ren_dataset_pack(data_, path("a.dts").c_str(), &pack, nullptr, nullptr, nullptr),
+            REN_ERROR_UNSUPPORTED);
+  EXPECT_FALSE(fs::exists(path("a.dts.part")));
+  ren_inspect_options inspect = REN_INSPECT_OPTIONS_INIT;
+  inspect.reserved0 = 1;
+  ren_report* report = nullptr;
+  EXPECT_EQ(ren_dataset_inspect(data_, &inspect, &report, nullptr, nullptr), REN_ERROR_UNSUPPORTED);
+}
+
 TEST_F(Jobs, InspectFindsWhatIsBroken) {
   std::ofstream(path("data/b/3.png")) << "no picture";
   ren_report* report = nullptr;
@@ -184,6 +196,9 @@ TEST_F(Jobs, SheetReplacesNoPicture) {
     EXPECT_EQ(ren_dataset_sheet(data_, "train", &o, path("s.png").c_str()), REN_OK)
         << ren_last_error_message();
   EXPECT_GT(fs::file_size(path("s.png")), 100u);
+  std::ofstream(path("model.onnx")) << "no picture";
+  EXPECT_EQ(ren_dataset_sheet(data_, "train", &o, path("model.onnx").c_str()), REN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(fs::file_size(path("model.onnx")), 10u);
 }
 
 }  // namespace

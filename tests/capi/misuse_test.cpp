@@ -169,6 +169,19 @@ TEST(Misuse, NewerOptionsAreRefusedOnlyWhenSet) {
   EXPECT_EQ(model, nullptr);
 }
 
+TEST(Misuse, ReservedFieldsAreZero) {
+  ren_model_options options = REN_MODEL_OPTIONS_INIT;
+  options.reserved0 = 1;
+  ren_model* model = nullptr;
+  EXPECT_EQ(ren_model_load(example_model().c_str(), &options, &model), REN_ERROR_UNSUPPORTED);
+  EXPECT_EQ(model, nullptr);
+  ren_dataset_options data = REN_DATASET_OPTIONS_INIT;
+  data.reserved0 = 1;
+  ren_dataset* dataset = nullptr;
+  EXPECT_EQ(ren_dataset_open("/", &data, &dataset), REN_ERROR_UNSUPPORTED);
+  EXPECT_EQ(dataset, nullptr);
+}
+
 TEST(Misuse, TextBuffers) {
   const ModelPtr model = load_model();
   size_t needed = 0;

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import unittest
 
@@ -63,6 +64,8 @@ class Pack(Case):
     def test_refused(self):
         self.refused('pack', self.data, says='--out is required')
         self.refused('pack', '--out', self.path('r.dts'), says='SOURCE is required')
+        self.refused('pack', '', '--out', self.path('r.dts'), says='SOURCE is empty')
+        self.refused('pack', '--out', self.path('r.dts'), '', says='SOURCE is empty')
         self.refused('pack', self.data, '--out', self.path('r.dts'), '--quality', '80', says='--quality needs --short-side')
         self.refused('pack', self.data, '--out', self.path('r.dts'), '--quality', '0', says="'0'")
         self.refused('pack', self.path('nothing'), '--out', self.path('r.dts'), says='nothing')
@@ -164,7 +167,10 @@ class Inspect(Case):
         text = ' '.join(self.passes('data', 'inspect', '--help')[0].split())
         for words in ('Examples:', '--sheet FILE', '(1 to 10000; default: 64)', 'Exit code 1'):
             self.assertIn(words, text)
-        self.refused('data', says='subcommand')
+        self.refused('data', says='a command is missing; there are inspect')
+        self.refused('data', 'foo', says="there is no command 'data foo'; there are inspect")
+        self.refused('data', 'inspect', self.data, '--sheet-pictures', '0', says='`renaissance data inspect --help`')
+        self.refused('data', 'inspect', '', says=['URI is empty', '`renaissance data inspect --help`'])
         self.refused('data', 'inspect', says='URI is required')
         self.refused('data', 'inspect', self.data, '--size', '32', says='need --sheet')
         self.refused('data', 'inspect', self.data, '--sheet', self.path('s.png'), '--size', '32', '--model', MODEL, says='name one')
@@ -194,6 +200,24 @@ class Inspect(Case):
         self.assertEqual(found['broken_files'], 1)
         self.assertEqual(found['classes'][0]['pictures'], {'train': 0, 'val': 3})
 
+    # Names may hold anything; what is shown must neither steer the terminal nor look like another line.
+    def test_control_characters(self):
+        data = pictures(self.path('control'), classes=2)
+        name = 'x\x1b]0;owned\x07\nbroken: none'
+        os.rename(os.path.join(data, 'train', 'class1'), os.path.join(data, 'train', name))
+        os.rename(os.path.join(data, 'val', 'class1'), os.path.join(data, 'val', name))
+        with open(os.path.join(data, 'val', name, '2.png'), 'r+b') as f:
+            f.truncate(400)
+        code, out, err = cli_test.run('data', 'inspect', data)
+        self.assertEqual(code, 1, err)
+        self.assertEqual(out.count('x\\x1b]0;owned\\x07\\x0abroken: none'), 2)   # the class, and the broken file's path
+        self.assertFalse(set(out) & {'\x1b', '\x07'})
+        self.assertEqual(last_json(cli_test.run('data', 'inspect', data, '--json')[1])['classes'][1]['name'], name)
+        code, out, err = cli_test.run('pack', data, '--out', self.path('control.dts'))
+        self.assertEqual(code, 2)
+        self.assertIn('x\\x1b]0;owned\\x07', err)
+        self.assertFalse(set(out + err) & {'\x1b', '\x07'})
+
     def test_sheet(self):
         def size(path):
             head = read(path)[:24]
@@ -217,6 +241,63 @@ class Inspect(Case):
         self.refused('data', 'inspect', self.data, '--sheet', picture, says='a picture of the data set')
         self.assertEqual(read(picture), before)
         self.refused('data', 'inspect', self.data, '--sheet', self.path('no/such.png'), says='--sheet')
+
+    def test_sheet_replaces_no_input(self):
+        augment, model, archive = self.path('augment.json'), self.path('model.onnx'), self.path('shards-0.tar')
+        with open(augment, 'w') as f:
+            f.write('[{"name": "RandomHorizontalFlip"}]')
+        shutil.copy(MODEL, model)
+        with tarfile.open(archive, 'w') as tar:
+            for split in os.listdir(self.data):
+                tar.add(os.path.join(self.data, split), split)
+        os.link(model, self.path('link.onnx'))
+        for sheet, says in ((augment, 'is the augmentation file'), (model, 'is the model'), (self.path('link.onnx'), 'is the model'),
+                            (archive, 'is the validation data')):
+            before = read(sheet)
+            self.refused('data', 'inspect', self.data, '--val', archive, '--augment', augment, '--model', model, '--sheet', sheet, says=says)
+            self.assertEqual(read(sheet), before)
+        # whatever it is, it is no sheet
+        for sheet in (augment, model, archive):
+            before = read(sheet)
+            self.refused('data', 'inspect', self.data, '--sheet', sheet, says='is no PNG file')
+            self.assertEqual(read(sheet), before)
+
+    # What is wrong with the sheet's options is told before the pictures are looked at, what is wrong with pictures after.
+    def test_sheet_comes_first(self):
+        sheet = self.path('first.png')
+        with open(self.path('bad.json'), 'w') as f:
+            f.write('[{"name": "Spin"}]')
+        for options, says in ((('--augment', 'spin'), 'spin'), (('--augment', self.path('bad.json')), 'Spin'),
+                              (('--augment', self.path('none.json')), 'none.json'), (('--size', '65535'), 'too large')):
+            code, out, err = cli_test.run('data', 'inspect', self.data, '--sheet', sheet, *options)
+            self.assertEqual((code, out), (2, ''), err)
+            self.assertIn(says, err)
+        for options, says in ((('--augment', 'exact', '--size', '32'), "class0/0.png': the picture is 40 x 40 pixels, the model takes 32 x 32"),
+                              (('--augment', 'resize:65535,center-crop'), 'the short side that is asked for, 65535, is too large')):
+            code, out, err = cli_test.run('data', 'inspect', self.data, '--sheet', sheet, *options)
+            self.assertEqual(code, 2, err)
+            self.assertIn('60 pictures of 10 classes', out)
+            self.assertIn(says, err)
+        self.assertFalse(os.path.exists(sheet))
+
+    def test_interrupted_sheet(self):
+        data = self.path('large')
+        png(self.path('large.png'), (10, 20, 30), size=1500)
+        for k in range(60):
+            os.makedirs(os.path.join(data, f'class{k % 2}'), exist_ok=True)
+            shutil.copy(self.path('large.png'), os.path.join(data, f'class{k % 2}', f'{k}.png'))
+        command = [cli_test.PROGRAM, 'data', 'inspect', data, '--model', MODEL, '--threads', '1', '--sheet', self.path('i.png'), '--sheet-pictures', '60']
+        said = []
+        for delay in (0.05, 0.1, 0.2, 0.4, 0.8):   # one of them meets the sheet, which takes most of a second
+            running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            time.sleep(delay)
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate(timeout=60)
+            said.append(err)
+            if 'interrupted while the sheet was drawn' in err:
+                self.assertEqual(running.returncode, 130)
+                return
+        self.fail(said)
 
 
 if __name__ == '__main__':

@@ -2,8 +2,10 @@
 // Packing: what goes in comes out, whatever the source, the threads and the interruptions.
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "data/augment/transform.h"
 #include "data/loader/identity.h"
@@ -410,6 +412,203 @@ TEST_F(Pack, ReplacesNothingElse) {
             StatusCode::invalid_argument);
   pack(source, folder_.path("link.dts"));  // an older pack is replaced, and the link stays
   EXPECT_TRUE(fs::is_symlink(folder_.path("link.dts")));
+}
+
+// What can't be read can't be known to be a packed data set.
+TEST_F(Pack, KeepsWhatItCannotRead) {
+  const std::string source = folder_source();
+  const std::string secret = folder_.path("out/a.dts");
+  target();
+  folder_.write("out/a.dts", "somebody's work");
+  for (const char* name : {"", "out"}) fs::permissions(folder_.path(name), fs::perms::all);
+  fs::permissions(secret, fs::perms::none);
+  const bool was_root = geteuid() == 0;
+  ASSERT_EQ(seteuid(was_root ? 65534 : geteuid()), 0);  // root reads all
+  const Error error = error_of([&] { pack(source, secret); });
+  ASSERT_EQ(seteuid(was_root ? 0 : geteuid()), 0);
+  EXPECT_EQ(error.code(), StatusCode::invalid_argument);
+  EXPECT_NE(std::string(error.what()).find("can't be seen"), std::string::npos) << error.what();
+  fs::permissions(secret, fs::perms::all);
+  EXPECT_EQ(read_file(secret), "somebody's work");
+  EXPECT_FALSE(exists("out/a.dts.part"));
+}
+
+// A file that somebody puts there while it is packed is not replaced, whatever it is.
+TEST_F(Pack, KeepsATargetThatAppears) {
+  const std::string source = folder_source();
+  pack(source, target("out/other.dts"));
+  for (const bool is_there_before : {false, true})
+    for (const std::string& content : {std::string("new"), read_file(folder_.path("out/other.dts"))}) {
+      fs::remove(target());
+      if (is_there_before) fs::copy(folder_.path("out/other.dts"), target());
+      bool made = false;
+      const Error error = error_of([&] {
+        pack(source, target(), {}, [&](const JobProgress& p) {
+          if (p.phase == JobProgress::Phase::verifying && !made) {
+            fs::remove(target());
+            folder_.write("out/a.dts", content);
+            made = true;
+          }
+          return true;
+        });
+      });
+      EXPECT_EQ(error.code(), StatusCode::io);
+      EXPECT_NE(std::string(error.what()).find("made or changed by someone else meanwhile"),
+                std::string::npos)
+          << error.what();
+      EXPECT_EQ(read_file(target()), content);
+      fs::remove(target());
+      EXPECT_EQ(pack(source, target()).continued, 24);  // the .part was complete
+      EXPECT_TRUE(read_file(target()) == read_file(folder_.path("out/other.dts")));
+      EXPECT_EQ(read_file(target()).substr(72, 8), std::string(8, '\0'));  // the job went with the name
+    }
+}
+
+// FILE.part is somebody's, too.
+TEST_F(Pack, ForeignPartsAreKept) {
+  const std::string source = folder_source(), part = target() + ".part";
+  const auto refused = [&](const std::string& uri, const std::string& says) {
+    const std::string before = read_file(part);
+    const Error error = error_of([&] { pack(uri, target()); });
+    EXPECT_EQ(error.code(), StatusCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    EXPECT_TRUE(read_file(part) == before);
+    EXPECT_FALSE(exists("out/a.dts"));
+  };
+  pack(source, target("out/source.dts"));
+  const std::string whole = read_file(folder_.path("out/source.dts"));
+  fs::create_hard_link(folder_.path("out/source.dts"), part);
+  refused(folder_.path("out/source.dts"), "is the data set itself");
+  refused(source, "is a complete .dts file");
+  fs::remove(part);
+  folder_.write("out/a.dts.part", whole);
+  refused(part, "is the data set itself");
+  refused(source, "is a complete .dts file");
+  folder_.write("out/a.dts.part", "notes");  // shorter than what a .dts begins with
+  refused(source, "is no unfinished .dts file");
+  std::string damaged = whole;
+  damaged[60] ^= 1;
+  folder_.write("out/a.dts.part", damaged);
+  refused(source, "can't be told to be unfinished");
+}
+
+// Starting anew doesn't write into a file that has another name, too.
+TEST_F(Pack, HardLinkedParts) {
+  const std::string source = folder_source(), part = target() + ".part";
+  const auto half = [](const JobProgress& p) {
+    return p.phase != JobProgress::Phase::packing || p.done < 10;
+  };
+  error_of([&] { pack(source, target(), {}, half); });
+  fs::create_hard_link(part, folder_.path("out/kept"));
+  const std::string kept = read_file(part);
+  EXPECT_EQ(pack(source, target()).continued, 0);
+  EXPECT_TRUE(read_file(folder_.path("out/kept")) == kept);
+  fs::create_hard_link(folder_.path("out/kept"), part);
+  PackOptions other;
+  other.short_side = 10;
+  EXPECT_EQ(pack(source, target(), other).continued, 0);
+  EXPECT_TRUE(read_file(folder_.path("out/kept")) == kept);
+}
+
+// What the message says about a later run is so.
+TEST_F(Pack, SaysWhatIsKept) {
+  const std::string source = folder_source(), part = target() + ".part";
+  pack(source, target("out/whole.dts"));
+  const std::string whole = read_file(folder_.path("out/whole.dts"));
+  using Phase = JobProgress::Phase;
+  const auto interfered = [&](Phase phase, const std::function<bool()>& act) {
+    bool done = false;
+    return error_of([&] {
+      pack(source, target(), {}, [&](const JobProgress& p) {
+        if (done || p.phase != phase || p.done < 10) return true;
+        done = true;
+        return act();
+      });
+    });
+  };
+  const auto expect_text = [](const Error& error, StatusCode code, const std::string& says) {
+    EXPECT_EQ(error.code(), code);
+    EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+  };
+  const std::string gone = "was moved, removed or cut meanwhile: packing again starts anew";
+  const auto removed = [&] { return fs::remove(part); };
+  expect_text(interfered(Phase::packing, removed), StatusCode::io, gone);
+  EXPECT_FALSE(exists("out/a.dts"));
+  const auto replaced = [&] {
+    fs::remove(part);
+    folder_.write("out/a.dts.part", "somebody else's");
+    return true;
+  };
+  expect_text(interfered(Phase::verifying, replaced), StatusCode::io, gone);
+  EXPECT_EQ(read_file(part), "somebody else's");
+  EXPECT_FALSE(exists("out/a.dts"));
+  fs::remove(part);
+  const auto cut = [&] {
+    fs::resize_file(part, 200);
+    return false;
+  };
+  expect_text(interfered(Phase::verifying, cut), StatusCode::cancelled, gone);
+  EXPECT_EQ(pack(source, target()).continued, 0);
+  fs::remove(target());
+  // Stopped while the part is looked through: it stays as it was.
+  interfered(Phase::packing, [] { return false; });
+  const std::string before = read_file(part);
+  Error error = error_of([&] {
+    pack(source, target(), {},
+         [](const JobProgress& p) { return p.phase != Phase::reading_part || p.done < 2; });
+  });
+  expect_text(error, StatusCode::cancelled, "is as it was: packing again goes on with it");
+  EXPECT_TRUE(read_file(part) == before);
+  EXPECT_GE(pack(source, target()).continued, 10);
+  fs::remove(target());
+  // A disk that loses a bit of picture 4 after it was written, before it is read back.
+  const size_t at = whole.find(read_file(folder_.path("train/cat/cat 0.jpg"))) + 20;
+  bool done = false;
+  error = error_of([&] {
+    pack(source, target(), {}, [&](const JobProgress& p) {
+      if (done || p.phase != Phase::packing || p.done < 24) return true;
+      std::fstream(part, std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(int64_t(at))
+          .put(char(whole[at] ^ 1));
+      return done = true;
+    });
+  });
+  EXPECT_TRUE(done);
+  expect_text(error, StatusCode::io, "what was read back from the disk isn't what was written");
+  expect_text(error, StatusCode::io, "The 4 pictures packed so far are in");
+  EXPECT_EQ(pack(source, target()).continued, 4);
+  EXPECT_TRUE(read_file(target()) == whole);
+}
+
+TEST_F(Pack, ASourceThatChangesMeanwhile) {
+  const std::string source = folder_source();
+  PackOptions skipping;
+  skipping.bad_files = BadFiles::skip, skipping.threads = 1;
+  const auto packed_while = [&](const std::string& uri, const std::function<void()>& change) {
+    bool done = false;
+    return error_of([&] {
+      pack(uri, target(), skipping, [&](const JobProgress& p) {
+        if (!done && p.phase == JobProgress::Phase::packing && p.done == 1) change();
+        done = done || p.done > 0;
+        return true;
+      });
+    });
+  };
+  const auto expect_refusal = [&](const Error& error) {
+    EXPECT_EQ(error.code(), StatusCode::io);
+    EXPECT_NE(std::string(error.what()).find("was changed after packing began"), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("packing again starts anew"), std::string::npos) << error.what();
+  };
+  const std::string last = folder_.path("val/ñu/ñu 3.jpg");
+  expect_refusal(packed_while(source, [&] { folder_.write("val/ñu/ñu 3.jpg", "half of a new one"); }));
+  expect_refusal(packed_while(source, [&] { folder_.write("val/ñu/ñu 3.jpg", jpeg_of(9, 9, 77)); }));
+  expect_refusal(packed_while(
+      source, [&] { fs::last_write_time(last, fs::last_write_time(last) + std::chrono::seconds(2)); }));
+  const std::string tar = folder_.write("a.tar", tar_of(class_folders()));
+  expect_refusal(packed_while(
+      tar, [&] { fs::last_write_time(tar, fs::last_write_time(tar) + std::chrono::seconds(2)); }));
+  EXPECT_EQ(pack(source, target()).continued, 0);
 }
 
 TEST_F(Pack, OneAtATime) {

@@ -175,9 +175,15 @@ const Image& Transformer::resize_short_side(const Image& decoded, int short_side
   int width, height;
   short_side_size(decoded.width(), decoded.height(), short_side, width, height);
   // A picture of 1 x 60000 pixels would otherwise become one of gigabytes.
-  if (int64_t{width} * height > int64_t{1} << 28)
-    fail(StatusCode::invalid_data, "the picture is {} x {} pixels: too long and thin to be resized",
-         decoded.width(), decoded.height());
+  constexpr int64_t kMostPixels = int64_t{1} << 28;
+  if (int64_t{width} * height > kMostPixels) {
+    const bool is_thin = int64_t{short_side} * short_side <= kMostPixels;
+    fail(StatusCode::invalid_data,
+         "the picture is {} x {} pixels and would be {} x {} (at most {} pixels): {}", decoded.width(),
+         decoded.height(), width, height, kMostPixels,
+         is_thin ? fmt::format("too long and thin to be resized to a short side of {}", short_side)
+                 : fmt::format("the short side that is asked for, {}, is too large", short_side));
+  }
   resizer_.resize(decoded.view(), width, height, augmentation_.filter, resized_);
   return resized_;
 }

@@ -143,8 +143,10 @@ void SampleMaker::read(int64_t sample) {
 
 void SampleMaker::fail_if_all_bad() const {
   if (samples_.log.bad_count() < samples_.split.size()) return;
-  fail(StatusCode::invalid_data, "no picture of '{}' can be read, the first: {}", samples_.split.store->uri(),
-       samples_.split.path(0));
+  LoaderReport report;
+  samples_.log.fill(report);
+  fail(StatusCode::invalid_data, "no picture of '{}' can be used, the first: {}", samples_.split.store->uri(),
+       report.bad.at(0));
 }
 
 bool SampleMaker::make_good(int64_t sample, RandomStream random, uint8_t* pixels) {

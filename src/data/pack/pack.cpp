@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/pack/pack.h"
 
-#include <cstdio>
 #include <optional>
 
 #include <jpeglib.h>
@@ -11,6 +10,7 @@
 #include "data/pipeline/in_order.h"
 #include "data/pipeline/job_clock.h"
 #include "data/source/dts_store.h"
+#include "data/source/input_file.h"
 #include "engine/base/checksum.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
@@ -84,13 +84,15 @@ class Packer {
         threads_(options.threads > 0 ? options.threads : hardware_threads()) {}
 
   PackReport run() {
-    check_target();
-    const std::vector<FileFacts> facts = pictures_.facts();
-    header_.form = packed_form();
-    header_.job = job_hash(facts);
-    part_.emplace(path_);
+    check_places();
+    part_.emplace(path_);  // before the target is looked at: it notices what comes afterwards
+    is_ours_ = part_->size() == 0 && !part_->has_other_names();
     try {
-      begin(facts);
+      check_target();
+      facts_ = pictures_.facts();
+      header_.form = packed_form();
+      header_.job = job_hash();
+      begin();
       pack();
       check_left_out();
       finish();
@@ -109,35 +111,66 @@ class Packer {
   }
 
   [[noreturn]] void give_up(const Error& error) {
-    if (entries_.empty()) {
-      if (is_ours_) part_->remove();
-      throw error;
-    }
-    throw Error(error.code(),
-                fmt::format("{}\nThe {} pictures packed so far are in '{}': packing again goes on "
-                            "with them; remove it if it isn't wanted",
-                            error.what(), entries_.size(), part_->path()));
+    if (is_ours_ && entries_.empty()) part_->remove();
+    const std::string kept = what_is_kept();
+    throw Error(error.code(), kept.empty() ? error.what() : fmt::format("{}\n{}", error.what(), kept));
+  }
+
+  std::string what_is_kept() const {
+    const std::string& name = part_->path();
+    if (part_->has_targets_name()) return fmt::format("'{}' is complete all the same", name);
+    if (!is_ours_)
+      return is_continued_
+                 ? fmt::format(
+                       "'{}' is as it was: packing again goes on with it; remove it if it isn't wanted", name)
+                 : "";
+    if (entries_.empty()) return "";
+    if (!part_->is_there(end_))
+      return fmt::format("'{}' was moved, removed or cut meanwhile: packing again starts anew", name);
+    if (is_outdated_)
+      return fmt::format(
+          "The {} pictures packed so far are in '{}', but packing again starts anew, since the "
+          "source is another now",
+          entries_.size(), name);
+    return fmt::format(
+        "The {} pictures packed so far are in '{}': packing again goes on with them while source "
+        "and options stay the same; remove it if it isn't wanted",
+        entries_.size(), name);
   }
   [[noreturn]] static void stop() { fail(StatusCode::cancelled, "packing was stopped"); }
 
-  // Only a packed data set is replaced: any other file of that name is there by mistake.
-  void check_target() const {
-    for (const Split& split : set_.splits)
+  void check_places() const {
+    const std::string part = final_target(path_) + ".part";
+    for (const Split& split : set_.splits) {
       if (same_file(path_, split.store->uri()))
         fail(StatusCode::invalid_argument, "'{}' is the data set itself: name another file", path_);
-    check_can_write(path_, 0);
-    if (std::FILE* const file = std::fopen(path_.c_str(), "rb")) {
-      char head[8];
-      const size_t got = std::fread(head, 1, sizeof head, file);
-      std::fclose(file);
-      if (got > 0 && !dts::is_dts({head, got}))
-        fail(StatusCode::invalid_argument, "'{}' is there already and is no .dts file: name another file",
-             path_);
+      if (same_file(part, split.store->uri()))
+        fail(StatusCode::invalid_argument,
+             "'{}', in which '{}' would be made, is the data set itself: name another file", part, path_);
     }
+    check_can_write(path_, 0);
+  }
+
+  // Only a packed data set is replaced: any other file of that name is there by mistake.
+  void check_target() const {
+    std::string head;
+    try {
+      const InputFile file(path_);
+      head.resize(dts::kMagic.size());
+      head.resize(file.read(0, head.data(), head.size()));
+    } catch (const Error& error) {
+      if (error.code() == StatusCode::not_found) return;
+      fail(StatusCode::invalid_argument,
+           "'{}' is there already, and whether it is a .dts file can't be seen ({}): name another file",
+           path_, error.what());
+    }
+    if (!head.empty() && !dts::is_dts(head))
+      fail(StatusCode::invalid_argument, "'{}' is there already and is no .dts file: name another file",
+           path_);
   }
 
   // Of all that the file depends on.
-  uint64_t job_hash(const std::vector<FileFacts>& facts) const {
+  uint64_t job_hash() const {
     Fnv64 hash;
     hash.add(fmt::format("dts {} short side {}", dts::kVersion, options_.short_side));
     if (options_.short_side > 0)
@@ -147,43 +180,65 @@ class Packer {
       const Pictures::Place at = pictures_.place(i);
       if (at.sample == 0) hash.add(pictures_.split(at).name);
       hash.add(pictures_.path(at));
-      const FileFacts& f = facts[size_t(i)];
+      const FileFacts& f = facts_[size_t(i)];
       hash.add(fmt::format("{} {} {} {}", pictures_.label(at), f.size, f.modified, f.crc));
     }
     return std::stoull(hash.hex(), nullptr, 16);
   }
 
   // Goes on with an unfinished file of the same job, or begins one.
-  void begin(const std::vector<FileFacts>& facts) {
+  void begin() {
     JobClock clock(watch_, JobProgress::Phase::reading_part, pictures_.size());
-    const uint64_t there = part_->size();
-    is_ours_ = there == 0;
-    if (is_mine()) {
-      read_part(clock);
-      report_.continued = int64_t(entries_.size());
-      if (!clock.say(fmt::format("'{}' has {} of the {} pictures: going on with it", part_->path(),
-                                 entries_.size(), pictures_.size())))
-        stop();
-    } else if (there > 0 && !clock.say(fmt::format("'{}' is of another source or other options, or damaged: "
-                                                   "starting anew",
-                                                   part_->path()))) {
-      stop();
+    if (!is_ours_) {
+      if (part_->has_other_names())
+        begin_anew(clock, "has other names, too (hard links)");
+      else if (is_mine())
+        go_on(clock);
+      else
+        begin_anew(clock, "is of another source or other options, or cut off");
     }
     part_->resize(end_);
     is_ours_ = true;
     part_->write(0, dts::encode(header_));
-    check_room(facts);
+    check_room();
   }
 
-  bool is_mine() const {
+  void go_on(JobClock& clock) {
+    is_continued_ = true;
+    read_part(clock);
+    report_.continued = int64_t(entries_.size());
+    if (!clock.say(fmt::format("'{}' has {} of the {} pictures: going on with it", part_->path(),
+                               entries_.size(), pictures_.size())))
+      stop();
+  }
+
+  void begin_anew(JobClock& clock, const char* why) {
+    check_is_unfinished();
+    if (!clock.say(fmt::format("'{}' {}: starting anew", part_->path(), why))) stop();
+    part_->begin_anew();
+  }
+
+  // Nothing is lost that isn't known to be an unfinished pack, or the begin of one's header.
+  void check_is_unfinished() const {
     const std::string bytes = part_->read(0, dts::kHeaderBytes);
-    if (bytes.size() >= dts::kMagic.size() && !dts::is_dts(bytes))
-      fail(StatusCode::invalid_argument,
-           "'{}' is there already and is no unfinished .dts file: remove it or name another file",
-           part_->path());
+    const auto refuse = [&](const std::string& why) {
+      fail(StatusCode::invalid_argument, "'{}' is there already and {}: remove it or name another file",
+           part_->path(), why);
+    };
+    if (!dts::is_dts(bytes) && !dts::kMagic.starts_with(bytes)) refuse("is no unfinished .dts file");
+    if (bytes.size() < dts::kHeaderBytes) return;
     try {
-      const dts::Header header = dts::decode_header(bytes, part_->path());
-      return !header.complete && header.job == header_.job;
+      if (dts::decode_header(bytes, part_->path()).complete) refuse("is a complete .dts file");
+    } catch (const Error& error) {
+      if (error.code() == StatusCode::invalid_argument) throw;
+      refuse(fmt::format("can't be told to be unfinished ({})", error.what()));
+    }
+  }
+
+  // A complete one, too, that only the last step was missing of.
+  bool is_mine() const {
+    try {
+      return dts::decode_header(part_->read(0, dts::kHeaderBytes), part_->path()).job == header_.job;
     } catch (const Error&) {
       return false;
     }
@@ -237,11 +292,11 @@ class Packer {
   }
 
   // What is kept as it is takes a size that is known beforehand.
-  void check_room(const std::vector<FileFacts>& facts) const {
+  void check_room() const {
     if (options_.short_side > 0) return;
     uint64_t bytes = 0;
     for (int64_t i = next_; i < pictures_.size(); ++i)
-      bytes += dts::aligned(dts::kRecordHeaderBytes + uint64_t(std::max<int64_t>(0, facts[size_t(i)].size)));
+      bytes += dts::aligned(dts::kRecordHeaderBytes + uint64_t(std::max<int64_t>(0, facts_[size_t(i)].size)));
     check_can_write(path_, bytes);
   }
 
@@ -264,9 +319,13 @@ class Packer {
     work.threads = threads_;
     work.make = [&](int thread, int64_t item, size_t slot) {
       const Pictures::Place at = pictures_.place(item);
-      packers[size_t(thread)]->pack(*pictures_.split(at).store, pictures_.file(at), packed[slot]);
+      const FileStore& store = *pictures_.split(at).store;
+      packers[size_t(thread)]->pack(store, pictures_.file(at), packed[slot]);
+      const FileFacts now = store.facts(pictures_.file(at));
+      packed[slot].changed = now.size >= 0 && !is_same(now, facts_[size_t(item)]);
     };
     work.take = [&](int64_t item, size_t slot) {
+      if (packed[slot].changed) refuse_changed(item);
       if (packed[slot].error)
         note_bad(*packed[slot].error);
       else
@@ -277,6 +336,18 @@ class Packer {
       if (!clock.tell()) stop();
     };
     run_in_order(work);
+  }
+
+  static bool is_same(const FileFacts& a, const FileFacts& b) {
+    return a.size == b.size && a.modified == b.modified && a.crc == b.crc;
+  }
+
+  // The file would be of neither the old source nor the new one. What vanished is a bad picture.
+  [[noreturn]] void refuse_changed(int64_t item) {
+    is_outdated_ = true;
+    const Pictures::Place at = pictures_.place(item);
+    fail(StatusCode::io, "'{}' was changed after packing began: pack again when nobody changes the source",
+         pictures_.split(at).path(at.sample));
   }
 
   void write(int64_t item, const PackedPicture& picture) {
@@ -324,7 +395,6 @@ class Packer {
     part_->write(end_, bytes);
     dts::Header header = header_;
     header.complete = true;
-    header.job = 0;
     header.records = entries_.size();
     header.index_offset = end_;
     header.index_bytes = bytes.size();
@@ -332,16 +402,37 @@ class Packer {
     header.file_bytes = end_ + bytes.size();
     part_->flush();
     verify(header);
+    // The job stays in it until it has its name: so that a run that was ended here, or couldn't rename it, is
+    // known again. Nobody who reads the file looks at it.
     part_->write(0, dts::encode(header));
     part_->finish();
+    header.job = 0;
+    part_->write(0, dts::encode(header));
+    part_->flush();
     report_.pictures = int64_t(entries_.size());
     report_.bytes = int64_t(header.file_bytes);
   }
 
-  // Reads all of it as training will.
+  // Reads all of it as training will. What is wrong befell the file that is written: io.
   void verify(const dts::Header& header) {
+    JobClock clock(watch_, JobProgress::Phase::verifying, int64_t(entries_.size()));
+    try {
+      read_back(header, clock);
+    } catch (const Error& error) {
+      if (error.code() != StatusCode::invalid_data && error.code() != StatusCode::not_found) throw;
+      if (!part_->is_there(header.file_bytes)) throw Error(StatusCode::io, error.what());
+      fail(StatusCode::io, "what was read back from the disk isn't what was written: {}", error.what());
+    }
+  }
+
+  // A later run goes on behind the last of them.
+  void keep_first(size_t records) {
+    if (records < entries_.size()) end_ = entries_[records].offset - dts::kRecordHeaderBytes;
+    entries_.resize(records);
+  }
+
+  void read_back(const dts::Header& header, JobClock& clock) {
     const DtsStore store(part_->path(), header);
-    JobClock clock(watch_, JobProgress::Phase::verifying, store.size());
     std::vector<std::string> contents(static_cast<size_t>(threads_));
     InOrder work;
     work.end = store.size();
@@ -351,7 +442,12 @@ class Packer {
     work.wait = [&] {
       if (!clock.tell()) stop();
     };
-    run_in_order(work);
+    try {
+      run_in_order(work);
+    } catch (const Error& error) {
+      if (error.code() == StatusCode::invalid_data) keep_first(size_t(clock.done()));
+      throw;
+    }
   }
 
   const Dataset& set_;
@@ -361,8 +457,11 @@ class Packer {
   const Pictures pictures_;
   const int threads_;
   std::optional<PartFile> part_;
-  bool is_ours_ = false;  // nothing of an earlier job is in it any more
-  dts::Header header_;    // of the unfinished file
+  std::vector<FileFacts> facts_;  // of all pictures, when packing began
+  bool is_ours_ = false;          // nothing of an earlier job is in it any more
+  bool is_continued_ = false;     // it was there, of this job
+  bool is_outdated_ = false;      // the source isn't that of this job any more
+  dts::Header header_;            // of the unfinished file
   std::vector<dts::Entry> entries_;
   std::string paths_;
   std::vector<uint64_t> splits_;      // records of each

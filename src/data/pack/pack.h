@@ -27,8 +27,8 @@ struct PackReport {
 // Packs all splits of a data set into one file, docs/dts.md. Every picture is decoded once to see that it can
 // be; its bytes are kept as they are but for those that are resized (Pillow's bilinear filter; EXIF goes).
 // While it is made, the file is called PATH.part; a job that ends early leaves it, and the same job goes on
-// with it. Throws io (full disk ...; what is packed so far stays), invalid_data or not_found (a bad picture),
-// invalid_argument, cancelled.
+// with it. Throws io (full disk ..., the source or a file in the way changed meanwhile; what is packed so far
+// stays), invalid_data or not_found (a bad picture), invalid_argument, cancelled.
 PackReport pack_dataset(const Dataset& set, const std::string& path, const PackOptions& options,
                         const JobWatch& watch);
 

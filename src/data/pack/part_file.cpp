@@ -14,10 +14,20 @@
 #include "engine/base/status.h"
 
 namespace ren::data {
+namespace {
+
+FileState state_of(const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) return {};
+  return {uint64_t(info.st_dev), uint64_t(info.st_ino), int64_t(info.st_size), int64_t(info.st_mtim.tv_sec),
+          int64_t(info.st_mtim.tv_nsec)};
+}
+
+}  // namespace
 
 // Its own constructor, so that the destructor runs where the other one throws.
 PartFile::PartFile(std::string target, std::string path)
-    : target_(std::move(target)), path_(std::move(path)) {}
+    : target_(std::move(target)), path_(std::move(path)), target_before_(state_of(target_)) {}
 
 PartFile::PartFile(const std::string& target)
     : PartFile(final_target(target), final_target(target) + ".part") {
@@ -40,12 +50,39 @@ bool PartFile::lock_is_good() const {
   if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     fail(StatusCode::io, "'{}' is being written by another process: wait for it, or name another file",
          path_);
-  struct stat mine {
-  }, named{};
+  struct stat mine {};
   if (fstat(descriptor_, &mine) != 0) fail_io("look at");
   if (!S_ISREG(mine.st_mode))
     fail(StatusCode::io, "cannot write '{}': it is no regular file: remove it", path_);
-  return lstat(path_.c_str(), &named) == 0 && named.st_dev == mine.st_dev && named.st_ino == mine.st_ino;
+  return has_its_name();
+}
+
+bool PartFile::has_its_name() const {
+  struct stat mine {
+  }, named{};
+  return fstat(descriptor_, &mine) == 0 && lstat(path_.c_str(), &named) == 0 && named.st_dev == mine.st_dev &&
+         named.st_ino == mine.st_ino;
+}
+
+bool PartFile::has_other_names() const {
+  struct stat info {};
+  if (fstat(descriptor_, &info) != 0) fail_io("look at");
+  return info.st_nlink > 1;
+}
+
+bool PartFile::is_there(uint64_t bytes) const { return has_its_name() && size() >= bytes; }
+
+void PartFile::begin_anew() {
+  if (!has_its_name()) fail(StatusCode::io, "cannot replace '{}': it was moved or removed meanwhile", path_);
+  if (unlink(path_.c_str()) != 0) fail_io("replace");
+  const int made = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (made < 0) fail_io("create");
+  close(descriptor_);
+  descriptor_ = made;
+  if (!lock_is_good()) {
+    errno = EAGAIN;
+    fail_io("create");
+  }
 }
 
 void PartFile::fail_io(const char* verb) const {
@@ -95,10 +132,27 @@ void PartFile::finish() {
   struct stat old {};
   if (stat(target_.c_str(), &old) == 0) fchmod(descriptor_, old.st_mode & 0777);
   if (fsync(descriptor_) != 0) fail_io("flush");
-  if (rename(path_.c_str(), target_.c_str()) != 0) fail_io("rename");
+  rename_to_target();
+  path_ = target_;
   flush_folder_of(target_);
 }
 
-void PartFile::remove() { unlink(path_.c_str()); }
+void PartFile::rename_to_target() {
+  // Another file of that name would become the target.
+  if (!has_its_name()) fail(StatusCode::io, "cannot rename '{}': it was moved or removed meanwhile", path_);
+  const FileState now = state_of(target_);
+  if (now != FileState{} && now != target_before_)
+    fail(StatusCode::io, "'{}' was made or changed by someone else meanwhile and is left as it is", target_);
+  // Where there is none, the system itself sees to it that none is replaced, if the file system can do that.
+  if (now == FileState{}) {
+    if (renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE) == 0) return;
+    if (errno != EINVAL && errno != ENOSYS) fail_io("rename");
+  }
+  if (rename(path_.c_str(), target_.c_str()) != 0) fail_io("rename");
+}
+
+void PartFile::remove() {
+  if (has_its_name()) unlink(path_.c_str());
+}
 
 }  // namespace ren::data

@@ -18,6 +18,7 @@ struct PackedPicture {
   uint32_t crc = 0;
   int width = 0, height = 0;
   bool resized = false, damaged = false;
+  bool changed = false;        // it isn't what it was when packing began
   std::optional<Error> error;  // it is bad; then the rest means nothing
 };
 

@@ -33,7 +33,6 @@ InputFile::InputFile(const std::string& path)
   const int reason = fstat(descriptor_, &info) != 0 ? errno : 0;
   if (reason == 0 && S_ISREG(info.st_mode)) {
     size_ = int64_t(info.st_size);
-    modified_ = modification_of(info);
     return;
   }
   close(descriptor_);
@@ -42,6 +41,11 @@ InputFile::InputFile(const std::string& path)
 }
 
 InputFile::~InputFile() { close(descriptor_); }
+
+int64_t InputFile::modified_now() const {
+  struct stat info {};
+  return fstat(descriptor_, &info) == 0 ? modification_of(info) : 0;
+}
 
 size_t InputFile::read(int64_t offset, void* target, size_t bytes) const {
   size_t filled = 0;

@@ -19,8 +19,9 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const { return path_; }
-  int64_t size() const { return size_; }          // when it was opened
-  int64_t modified() const { return modified_; }  // the same; nanoseconds since 1970
+  int64_t size() const { return size_; }  // when it was opened
+  // Nanoseconds since 1970; 0: it can't be told.
+  int64_t modified_now() const;
 
   // Fewer bytes than asked for: the file ends there.
   size_t read(int64_t offset, void* target, size_t bytes) const;
@@ -30,7 +31,7 @@ class InputFile {
  private:
   std::string path_;
   int descriptor_ = -1;
-  int64_t size_ = 0, modified_ = 0;
+  int64_t size_ = 0;
 };
 
 // What the file system says about a regular file.

@@ -186,7 +186,6 @@ class TarStore final : public FileStore {
     for (size_t i = 0; i < shards.size(); ++i) {
       auto file = std::make_unique<const InputFile>(shards[i]);
       Lister(*file, uint32_t(i), purpose, shards.size() > 1 ? names_[i] + '/' : "", listing).list();
-      modified_.push_back(file->modified());
       if (i < kMostOpen) open_[i] = std::move(file);
     }
     name_splits(purpose);
@@ -205,7 +204,7 @@ class TarStore final : public FileStore {
   FileFacts facts(int64_t file) const override {
     FileFacts facts;
     facts.size = places_[size_t(file)].size;
-    facts.modified = modified_[places_[size_t(file)].shard];
+    facts.modified = modified(places_[size_t(file)].shard);
     return facts;
   }
   void read(int64_t file, std::string& bytes) const override { read_head_into(file, SIZE_MAX, bytes); }
@@ -240,6 +239,11 @@ class TarStore final : public FileStore {
       open_[place.shard]->read_exactly(int64_t(place.offset), bytes.data(), bytes.size());
     else
       InputFile(shards_[place.shard]).read_exactly(int64_t(place.offset), bytes.data(), bytes.size());
+  }
+
+  // Asked each time: an archive that is written while it is read holds other pictures than it listed.
+  int64_t modified(uint32_t shard) const {
+    return shard < open_.size() ? open_[shard]->modified_now() : facts_of_file(shards_[shard]).modified;
   }
 
   // Either all shards' names tell a split or none does.
@@ -329,8 +333,7 @@ class TarStore final : public FileStore {
   }
 
   const std::vector<std::string> shards_, names_;
-  std::vector<int8_t> splits_;     // one a shard, of kSplits
-  std::vector<int64_t> modified_;  // one a shard
+  std::vector<int8_t> splits_;  // one a shard, of kSplits
   std::vector<std::unique_ptr<const InputFile>> open_;
   std::vector<Place> places_;
   std::vector<int32_t> labels_;
