@@ -240,8 +240,9 @@ REN_API int32_t ren_model_warning(const ren_model* model, int64_t index, char* b
 REN_API int32_t ren_model_external_file(const ren_model* model, int64_t index, char* buffer, size_t capacity,
                                         size_t* needed);
 
-/* A value of the file's metadata_props; NOT_FOUND. Training leaves "renaissance.classes" (a JSON list
- * of the class names) and "renaissance.normalize" (a JSON object with mean and std) there. */
+/* A value of the file's metadata_props; NOT_FOUND. ren_trainer_export leaves "renaissance.normalize" (a JSON
+ * object with the mean and std of the trainer's options, for UINT8 images) and, after ren_trainer_fit, the
+ * training loader's class names as "renaissance.classes" (a JSON list) there, unless its options name others. */
 REN_API int32_t ren_model_metadata(const ren_model* model, const char* key, char* buffer, size_t capacity,
                                    size_t* needed);
 

@@ -11,6 +11,8 @@
 namespace ren::capi {
 namespace {
 
+constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
+
 // The first output that carries a loss; labels are one a position of it.
 const GraphOutput& labelled_output(const TrainerState& state) {
   const Graph& graph = state.model->imported.graph;
@@ -200,6 +202,7 @@ int32_t ren_trainer_create(const ren_model* model, const ren_trainer_options* gi
     auto state = std::make_shared<TrainerState>();
     state->model = source;
     TrainerOptions chosen = trainer_options(options, *source);
+    state->normalization = normalization_text(options, size_t(source->imported.input.channels));
     ModelState values = state_for_trainer(*source);
     if (options.decay_weights_only != 0)
       for (Parameter& p : values.graph.parameters)
@@ -302,6 +305,8 @@ int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* 
     for (const auto& loader : {train_loader, validation_loader})
       if (loader != nullptr && !loader->place().empty())
         state->data.push_back({loader->place(), "the data set"});
+    const std::vector<std::string>& classes = train_loader->description().classes;
+    state->classes = classes.empty() ? std::string() : nlohmann::json(classes).dump(-1, ' ', false, kReplace);
     if (!checkpoint.empty()) refuse_places(checkpoint, "the checkpoint", needed_places(*state));
     FitOptions fit;
     fit.training = &source_for(state, train_loader);
@@ -415,9 +420,12 @@ int32_t ren_trainer_export(ren_trainer* trainer, const char* path, const ren_exp
     const auto state = state_of(trainer, "trainer");
     const std::string file = text_of(path, "path");
     const ren_export_options options = read_options(given, "ren_export_options");
-    const importer::ExportOptions chosen = export_options(options);
+    importer::ExportOptions chosen = export_options(options);
     const InUse use(state->use, "trainer");
     refuse_places(file, "the export", state->data);
+    // What the caller names goes first.
+    if (!state->normalization.empty()) chosen.metadata.emplace("renaissance.normalize", state->normalization);
+    if (!state->classes.empty()) chosen.metadata.emplace("renaissance.classes", state->classes);
     const Trainer& t = *state->trainer;
     if (options.use_ema != 0 && !t.options().spec.optimizer.ema)
       fail(StatusCode::invalid_state, "use_ema: this trainer keeps no averaged weights (ema_decay)");
@@ -437,7 +445,7 @@ int32_t ren_trainer_plan(const ren_trainer* trainer, ren_report** out) {
     const MemoryPlan& plan = std::as_const(*state->trainer).engine().plan();
     Report report;
     report.text = plan.dump();
-    report.json = plan.json().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    report.json = plan.json().dump(-1, ' ', false, kReplace);
     report.html = html(plan);
     give_report(out, std::move(report));
   });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "capi/guard.h"
@@ -15,9 +16,14 @@ struct TrainerState {
   std::unique_ptr<Trainer> trainer;
   std::vector<std::byte> images;  // a pushed batch in the engine's layout
   std::vector<Place> data;        // that it was trained on
+  // What an export tells of them (metadata): JSON; empty: nothing is known.
+  std::string normalization, classes;
   UseFlag use;
 };
 
+// How pictures reach the network, as "renaissance.normalize" has it: {"mean": [...], "std": [...]}, of x =
+// byte / 255. Empty for images that are no bytes.
+std::string normalization_text(const ren_trainer_options& options, size_t channels);
 TrainerOptions trainer_options(const ren_trainer_options& options, const Model& model);
 Precision precision_of(int32_t value);
 

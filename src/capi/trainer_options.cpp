@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "capi/device.h"
 #include "capi/trainer.h"
@@ -132,6 +133,22 @@ Precision precision_of(int32_t value) {
                 int(Precision::bf16) == REN_PRECISION_BF16);
   check_enum(value, REN_PRECISION_BF16, "precision");
   return Precision(value);
+}
+
+std::string normalization_text(const ren_trainer_options& o, size_t channels) {
+  if (o.image_type != REN_IMAGE_UINT8) return {};
+  const data::Normalization* const named =
+      data::find_normalization(o.channel_count > 0 || o.normalize == nullptr ? "none" : o.normalize);
+  std::vector<double> mean, deviation;
+  const auto number = [](float v) {
+    return std::stod(fmt::format("{}", v));
+  };  // 0.485, not 0.48500001430511475
+  for (size_t c = 0; c < channels; ++c) {
+    const size_t own = o.channel_count == 1 ? 0 : c, preset = c < 3 ? c : 0;
+    mean.push_back(number(o.channel_count > 0 ? o.mean[own] : named->mean[preset]));
+    deviation.push_back(number(o.channel_count > 0 ? o.std[own] : named->std[preset]));
+  }
+  return nlohmann::json({{"mean", mean}, {"std", deviation}}).dump();
 }
 
 TrainerOptions trainer_options(const ren_trainer_options& o, const Model& model) {

@@ -139,27 +139,6 @@ void NormalizeChoice::apply(ren_trainer_options& options) const {
   }
 }
 
-std::string NormalizeChoice::metadata(int64_t channels) const {
-  std::vector<double> m, s;
-  if (name.empty()) {
-    for (const float v : mean)
-      m.push_back(std::stod(fmt::format("{}", v)));  // 0.485, not 0.48500001430511475
-    for (const float v : std) s.push_back(std::stod(fmt::format("{}", v)));
-  } else if (name == "imagenet") {
-    m = {0.485, 0.456, 0.406};
-    s = {0.229, 0.224, 0.225};
-  } else if (name == "cifar10") {
-    m = {0.4914, 0.4822, 0.4465};
-    s = {0.2470, 0.2435, 0.2616};
-  } else {
-    m.assign(size_t(channels), name == "half" ? 0.5 : 0.0);
-    s.assign(size_t(channels), name == "half" ? 0.5 : 1.0);
-  }
-  m.resize(size_t(std::max<int64_t>(channels, 1)), m.front());
-  s.resize(size_t(std::max<int64_t>(channels, 1)), s.front());
-  return nlohmann::json({{"mean", m}, {"std", s}}).dump();
-}
-
 std::string NormalizeChoice::text() const {
   if (!name.empty()) return name;
   return fmt::format("mean {} std {}{}", fmt::join(mean, ","), fmt::join(std, ","),

@@ -40,7 +40,6 @@ struct NormalizeChoice {
   void add(CLI::App& command);
   void resolve(const ren_model* model, int64_t channels);
   void apply(ren_trainer_options& options) const;
-  std::string metadata(int64_t channels) const;  // of "renaissance.normalize"
   std::string text() const;
 };
 

@@ -295,6 +295,8 @@ TEST(Export, GivesTheTrainedValuesBack) {
     ASSERT_OK(ren_model_metadata(again.get(), "key", text, sizeof text, nullptr));
     EXPECT_STREQ(text, "value \xC3\xA4");
     EXPECT_EQ(ren_model_metadata(again.get(), "none", text, sizeof text, nullptr), REN_ERROR_NOT_FOUND);
+    ASSERT_OK(ren_model_metadata(again.get(), "renaissance.classes", text, sizeof text, nullptr));
+    EXPECT_STREQ(text, "[\"a\"]");  // the caller's, not the loader's
   }
 }
 

@@ -189,6 +189,19 @@ class Usage(Case):
         self.assertEqual(status, 1)
         self.assertRegex(err, 'gradients overflowed in 4 steps in a row')
 
+    def test_normalizations_are_kept(self):
+        """What a model was trained with is in its file, whatever it is called, and eval takes it from there."""
+        for name, mean in (('imagenet', 0.485), ('cifar10', 0.4914), ('cifar100', 0.5071), ('mnist', 0.1307), ('clip', 0.481454),
+                           ('half', 0.5), ('none', 0)):
+            arguments = list(self.train('kept.onnx', '--json'))
+            arguments[arguments.index('half')] = name
+            out = self.passes(*arguments)[0]
+            trained = [json.loads(line) for line in out.splitlines() if '"event":"done"' in line][0]['validation']['loss']
+            lines = self.passes('eval', self.path('kept.onnx'), '--data', self.data, '--json')[0].splitlines()
+            seen = [json.loads(line) for line in lines if '"event":"eval"' in line][0]['loss']
+            self.assertAlmostEqual(seen, trained, places=6, msg=name)  # the same numbers in batches of other sizes
+            self.assertIn(f'{mean}', self.passes('inspect', self.path('kept.onnx'))[0])
+
     def test_every_option_tells_its_values(self):
         for command in ('inspect', 'plan', 'train', 'eval', 'predict', 'export', 'verify', 'doctor'):
             text = self.passes(command, '--help')[0]

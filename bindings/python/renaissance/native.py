@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+import sys
 
 NAME = 'librenaissance.so'
 
@@ -19,7 +20,10 @@ def candidates():
         return [os.environ['RENAISSANCE_LIBRARY']]
     here = os.path.dirname(os.path.abspath(__file__))
     root = os.path.normpath(os.path.join(here, '..', '..', '..'))
-    found = [os.path.join(here, NAME), os.path.join(root, 'build', 'release', 'lib', NAME)]
+    found = [os.path.join(here, NAME)]
+    if os.path.isdir(os.path.join(root, 'src', 'capi')):  # the source tree
+        found.append(os.path.join(root, 'build', 'release', 'lib', NAME))
+    found += [os.path.join(prefix, 'lib', NAME) for prefix in (sys.prefix, os.path.expanduser('~/.local'))]
     system = ctypes.util.find_library('renaissance')
     return found + ([system] if system else [])
 

@@ -137,7 +137,9 @@ void Trainer::check_last_batch(const BatchSource& source) const {
   if (rest <= 0 || rest >= d.batch || find_step_variant(rest)) return;
   fail(StatusCode::invalid_argument,
        "an epoch of {} samples ends with a batch of {}, which this trainer has no program for: give it among "
-       "the other batch sizes when the trainer is made, or have the loader drop the last batch",
+       "the other batch sizes when the trainer is made (other_batches), or have the loader drop the last "
+       "batch "
+       "(last_batch)",
        d.samples, rest);
 }
 
