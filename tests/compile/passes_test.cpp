@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
+#include <string>
+#include <string_view>
 
 #include "engine/base/status.h"
 #include "engine/compile/compile.h"
@@ -59,6 +62,21 @@ void run_forward_backward(ReferenceRun& run, const Graph& graph) {
     if (node.phase != Phase::update) run.run_node(node);
 }
 
+TrainingSpec mixed_on_gpu() {
+  TrainingSpec spec = float_images();
+  spec.precision = Precision::fp16;
+  spec.target = target_of(DeviceKind::cuda);
+  return spec;
+}
+
+// A step of three samples behind each pass, by its name.
+std::map<std::string, Graph> graphs_after_passes(const Graph& model, const TrainingSpec& spec) {
+  std::map<std::string, Graph> graphs;
+  compile_variant(model, spec, {Role::step, 3},
+                  [&](std::string_view pass, const Graph& graph) { graphs[std::string(pass)] = graph; });
+  return graphs;
+}
+
 // Both graphs of one model, forward and backward, with the same numbers.
 void expect_same_gradients(const Graph& before, const Graph& after, double tolerance) {
   ReferenceRun plain(before), changed(after);
@@ -100,11 +118,8 @@ TEST(Autodiff, AgreesWithCentralDifferencesForEveryParameter) {
 }
 
 TEST(Fuse, ChangesNoResult) {
-  Graph before;
-  const Graph after = compile_variant(test::residual_model(3), float_images(), {Role::step, 3},
-                                      [&](std::string_view pass, const Graph& g) {
-                                        if (pass == "lower") before = g;
-                                      });
+  const auto graphs = graphs_after_passes(test::residual_model(3), float_images());
+  const Graph &before = graphs.at("lower"), &after = graphs.at("update");
   EXPECT_LT(after.nodes.size(), before.nodes.size());
   expect_same_gradients(before, after, 1e-12);
 }
@@ -165,14 +180,9 @@ TEST(AbsorbBias, InferenceKeepsIt) {
 }
 
 TEST(StoreInReductions, ChangesNoResult) {
-  TrainingSpec spec = float_images();
-  spec.precision = Precision::fp16;
-  spec.target = target_of(DeviceKind::cuda);
-  Graph before;
-  const Graph after = compile_variant(test::residual_model(3), spec, {Role::step, 3},
-                                      [&](std::string_view pass, const Graph& g) {
-                                        if (pass == "fuse") before = g;
-                                      });
+  const TrainingSpec spec = mixed_on_gpu();
+  const auto graphs = graphs_after_passes(test::residual_model(3), spec);
+  const Graph &before = graphs.at("fuse"), &after = graphs.at("update");
   EXPECT_LT(after.nodes.size() - 4, before.nodes.size());  // the update's nodes come later
   const auto stores = [](const Node& n) {
     return n.op == Op::reduce && !n.as<ReduceAttributes>().stored.empty();
@@ -187,14 +197,9 @@ TEST(Recompute, ChangesNoResultAndFreesMemory) {
   const TensorId first = m.relu(m.batch_norm(m.conv(m.graph.input, 8, 3, 1)));
   const TensorId second = m.relu(m.batch_norm(m.conv(first, 8, 3, 1)));
   const Graph model = m.finish(m.linear(m.global_mean(m.relu(m.conv(second, 8, 3, 2))), 4));
-  TrainingSpec spec = float_images();
-  spec.precision = Precision::fp16;
-  spec.target = target_of(DeviceKind::cuda);
-  Graph before, after;
-  compile_variant(model, spec, {Role::step, 3}, [&](std::string_view pass, const Graph& g) {
-    if (pass == "store_in_reductions") before = g;
-    if (pass == "recompute") after = g;
-  });
+  const TrainingSpec spec = mixed_on_gpu();
+  const auto graphs = graphs_after_passes(model, spec);
+  const Graph &before = graphs.at("store_in_reductions"), &after = graphs.at("recompute");
   ASSERT_EQ(after.nodes.size(), before.nodes.size());
   // The reference computes in double whatever the type: the very same operations.
   expect_same_gradients(before, after, 0);
@@ -212,14 +217,9 @@ TEST(Recompute, ChangesNoResultAndFreesMemory) {
 // The stem's ReLU and that of the residual block: behind each the gradient comes from two sides, and the node
 // that adds them reads nothing from which the sign could be recomputed.
 TEST(PackMasks, ChangesNoResult) {
-  TrainingSpec spec = float_images();
-  spec.precision = Precision::fp16;
-  spec.target = target_of(DeviceKind::cuda);
-  Graph before;
-  const Graph after = compile_variant(test::residual_model(3), spec, {Role::step, 3},
-                                      [&](std::string_view pass, const Graph& g) {
-                                        if (pass == "fuse") before = g;
-                                      });
+  const TrainingSpec spec = mixed_on_gpu();
+  const auto graphs = graphs_after_passes(test::residual_model(3), spec);
+  const Graph &before = graphs.at("fuse"), &after = graphs.at("update");
   const auto masks = std::count_if(after.tensors.begin(), after.tensors.end(),
                                    [](const Tensor& t) { return t.dtype == DType::b1; });
   EXPECT_EQ(masks, 2);
@@ -237,22 +237,15 @@ TEST(MergeReductions, ChangesNoResult) {
   const TensorId joined = m.relu(m.add(inner, projected));
   const TensorId last = m.relu(m.add(m.batch_norm(m.conv(joined, 16, 3, 1)), joined));
   const Graph model = m.finish(m.linear(m.global_mean(last), 4));
-  TrainingSpec spec = float_images();
-  spec.precision = Precision::fp16;
-  spec.target = target_of(DeviceKind::cuda);
-  Graph before, after;
-  compile_variant(model, spec, {Role::step, 3}, [&](std::string_view pass, const Graph& g) {
-    if (pass == "store_in_reductions") before = g;
-    if (pass == "merge_reductions") after = g;
-  });
+  const TrainingSpec spec = mixed_on_gpu();
+  const auto graphs = graphs_after_passes(model, spec);
+  const Graph &before = graphs.at("store_in_reductions"), &after = graphs.at("merge_reductions");
   EXPECT_EQ(after.nodes.size() + 1, before.nodes.size());
   expect_same_gradients(before, after, 0);
 }
 
 TEST(AttachInput, PadsImagesOnlyWhereConvolutionsAloneReadThem) {
-  TrainingSpec spec = float_images();
-  spec.precision = Precision::fp16;
-  spec.target = target_of(DeviceKind::cuda);
+  const TrainingSpec spec = mixed_on_gpu();
   const Graph padded = compile_variant(test::residual_model(3), spec, {Role::step, 3});
   EXPECT_EQ(padded.at(padded.input).shape.c, 4);
   test::ModelBuilder m(3, 6, 3);

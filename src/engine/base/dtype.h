@@ -11,7 +11,6 @@ namespace ren {
 enum class DType : uint8_t { f32, f16, bf16, i32, i8, u8, b1 };
 
 // Bytes of one element; of b1 the unit that is addressed. bytes_of() gives what many take.
-
 constexpr size_t size_of(DType type) {
   switch (type) {
     case DType::f32:

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace ren {
+
+// A bound on the operands of a fused expression: beyond it kernels spill and lifetimes grow for little.
+constexpr size_t kMostOperands = 12;
 
 // Pointwise nodes and reductions compute expressions.
 inline bool takes_expression(const Node& node) { return node.op == Op::pointwise || node.op == Op::reduce; }
@@ -20,5 +24,27 @@ inline const Expression& expression_of(const Node& node) {
 inline std::span<const TensorId> operands_of(const Node& node) {
   return std::span(node.inputs).first(size_t(expression_of(node).inputs));
 }
+
+// A sum over samples and pixels, one result a channel, that draws no random numbers.
+inline bool is_sum_by_channels(const Node& node) {
+  if (node.op != Op::reduce) return false;
+  const auto& a = node.as<ReduceAttributes>();
+  return a.kind == ReduceKind::sum && !a.n && !a.h && !a.w && a.c && !a.expression.uses_random();
+}
+
+// What both nodes' expressions read, each operand once; what `second` reads of `first` is computed instead.
+std::vector<TensorId> joint_operands(const Node& first, const Node& second);
+
+// Two nodes' expressions over their joint operands.
+struct JointExpression {
+  std::vector<TensorId> operands;
+  ExpressionBuilder builder;
+  std::vector<Value> first, second;  // the results of each
+
+  Expression finish(const std::vector<Value>& results) {
+    return builder.finish(results, int(operands.size()));
+  }
+};
+JointExpression join_expressions(const Node& first, const Node& second);
 
 }  // namespace ren

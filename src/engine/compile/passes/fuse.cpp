@@ -11,9 +11,7 @@
 namespace ren {
 namespace {
 
-// Bounds on a fused expression: beyond them kernels spill and lifetimes grow for little.
-constexpr size_t kMaxOperands = 12;
-constexpr int kMaxPrims = 120;
+constexpr int kMaxPrims = 120;  // of a fused expression, for the same reason as kMostOperands
 constexpr int64_t kNarrow = 8;  // an operand of at most this fraction of another costs little beside it
 
 bool is_heavy(Prim prim) {
@@ -146,7 +144,7 @@ class Fuse {
   bool must_store(TensorId id, const Definition& d) const {
     const Tensor& t = graph_.at(id);
     return pinned_[size_t(id)] || t.keep || t.region != Region::F || readers_[size_t(id)].empty() ||
-           d.leaves.size() > kMaxOperands || d.prims > kMaxPrims;
+           d.leaves.size() > kMostOperands || d.prims > kMaxPrims;
   }
 
   bool cheaper_inlined(TensorId id, const Definition& d) const {
@@ -159,7 +157,7 @@ class Fuse {
       const std::set<TensorId> others = leaves_of(graph_.nodes[reader]);
       std::set<TensorId> joined = others;
       joined.insert(d.leaves.begin(), d.leaves.end());
-      if (joined.size() > kMaxOperands + 1) return false;  // + 1: `id` itself is still among them
+      if (joined.size() > kMostOperands + 1) return false;  // + 1: `id` itself is still among them
       recomputed += bytes(d.leaves, others);
     }
     return recomputed <= stored;
@@ -178,7 +176,7 @@ class Fuse {
       const int64_t compute = d.heavy * heavy_prim_bytes_ * sample_elements(id);
       if (kNarrow * more > bytes(id) || more + compute >= bytes(id)) continue;
       others.insert(d.leaves.begin(), d.leaves.end());
-      if (others.size() > kMaxOperands) continue;
+      if (others.size() > kMostOperands) continue;
       reads = std::move(others);
       recomputed.insert(id);
     }

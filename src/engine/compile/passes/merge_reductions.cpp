@@ -9,7 +9,6 @@
 namespace ren {
 namespace {
 
-constexpr size_t kMostOperands = 12;
 constexpr size_t kNear = 16;  // nodes apart: beyond, results would wait for long
 
 // Two sums by channels over one index space that read the same tensor become one: both branches of a residual
@@ -29,10 +28,8 @@ class MergeReductions {
   }
 
  private:
-  bool is_candidate(const Node& node) const {
-    if (node.op != Op::reduce || node.phase != Phase::backward) return false;
-    const auto& a = node.as<ReduceAttributes>();
-    return a.kind == ReduceKind::sum && !a.n && !a.h && !a.w && a.c && !a.expression.uses_random();
+  static bool is_candidate(const Node& node) {
+    return node.phase == Phase::backward && is_sum_by_channels(node);
   }
 
   Shape full_shape(const Node& node) const { return broadcast_shape(graph_, operands_of(node)); }
@@ -70,35 +67,12 @@ class MergeReductions {
     });
   }
 
-  static std::vector<TensorId> joint_operands(const Node& a, const Node& b) {
-    std::vector<TensorId> operands(operands_of(a).begin(), operands_of(a).end());
-    for (const TensorId id : operands_of(b))
-      if (std::find(operands.begin(), operands.end(), id) == operands.end() &&
-          std::find(a.outputs.begin(), a.outputs.end(), id) == a.outputs.end())
-        operands.push_back(id);
-    return operands;
-  }
-
   // What `a` stores and `b` reads is taken from where it is computed.
   static Node merged(const Node& a, const Node& b) {
     const auto &first = a.as<ReduceAttributes>(), &second = b.as<ReduceAttributes>();
-    const std::vector<TensorId> operands = joint_operands(a, b);
-    ExpressionBuilder e;
-    const auto operand = [&](TensorId id) {
-      return e.input(int(std::find(operands.begin(), operands.end(), id) - operands.begin()));
-    };
-    std::vector<Value> arguments;
-    for (const TensorId id : operands_of(a)) arguments.push_back(operand(id));
-    const std::vector<Value> of_a = e.inline_expression(first.expression, arguments);
-    arguments.clear();
-    for (const TensorId id : operands_of(b)) {
-      const auto stored = std::find(a.outputs.begin(), a.outputs.end(), id);
-      arguments.push_back(stored == a.outputs.end() ? operand(id) : of_a[size_t(stored - a.outputs.begin())]);
-    }
-    const std::vector<Value> of_b = e.inline_expression(second.expression, arguments);
-
+    JointExpression joint = join_expressions(a, b);
     Node node = a;
-    node.inputs = operands;
+    node.inputs = joint.operands;
     node.outputs.clear();
     std::vector<Value> results;
     std::vector<DType> types;
@@ -108,15 +82,14 @@ class MergeReductions {
       node.outputs.insert(node.outputs.end(), from.outputs.begin() + std::ptrdiff_t(begin),
                           from.outputs.begin() + std::ptrdiff_t(end));
     };
-    take(a, of_a, 0, first.reduced());
-    take(b, of_b, 0, second.reduced());
-    take(a, of_a, first.reduced(), of_a.size());
-    take(b, of_b, second.reduced(), of_b.size());
+    take(a, joint.first, 0, first.reduced());
+    take(b, joint.second, 0, second.reduced());
+    take(a, joint.first, first.reduced(), joint.first.size());
+    take(b, joint.second, second.reduced(), joint.second.size());
     types.insert(types.end(), first.stored.begin(), first.stored.end());
     types.insert(types.end(), second.stored.begin(), second.stored.end());
-    node.attributes =
-        std::make_shared<ReduceAttributes>(e.finish(results, int(operands.size())), first.kind, first.n,
-                                           first.h, first.w, first.c, std::move(types));
+    node.attributes = std::make_shared<ReduceAttributes>(joint.finish(results), first.kind, first.n, first.h,
+                                                         first.w, first.c, std::move(types));
     return node;
   }
 
