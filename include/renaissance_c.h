@@ -725,7 +725,8 @@ REN_API int32_t ren_trainer_checkpoint_save(ren_trainer* trainer, const char* pa
 REN_API int32_t ren_trainer_checkpoint_load(ren_trainer* trainer, const char* path);
 REN_API int32_t ren_trainer_resume(ren_trainer* trainer, ren_loader* training, const char* path);
 
-/* The model's file with the trained values; see ren_model_export. */
+/* The model's file with the trained values; see ren_model_export. "renaissance.normalize" and
+ * "renaissance.classes" are added to its metadata (ren_model_metadata tells what they hold). */
 REN_API int32_t ren_trainer_export(ren_trainer* trainer, const char* path, const ren_export_options* options,
                                    ren_report** notes);
 

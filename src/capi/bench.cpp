@@ -91,10 +91,7 @@ extern "C" int32_t ren_bench_step(const ren_model* model, const ren_trainer_opti
     how.profile = bench.no_profile == 0;
     const TrainerOptions chosen = trainer_options(options, *source);
     const StepBenchmark result = benchmark_step(state_for_trainer(*source), chosen, how);
-    give_report(out, {text_of(result, chosen, how),
-                      json_of(result, chosen, how, source->path)
-                          .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                      {},
-                      true});
+    give_report(
+        out, {text_of(result, chosen, how), json_text(json_of(result, chosen, how, source->path)), {}, true});
   });
 }

@@ -88,7 +88,7 @@ Report examine() {
     }
     if (i == 0 && !f.problem.empty()) report.passed = false;
   }
-  report.json = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  report.json = json_text(json);
   return report;
 }
 

@@ -98,7 +98,7 @@ std::string json_of_findings(const std::string& uri, const data::Findings& f, bo
                                {"broken", broken},
                                {"damaged_files", f.damaged_files},
                                {"damaged", f.damaged}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(json);
 }
 
 // A sheet must not replace one of the pictures it is made of.

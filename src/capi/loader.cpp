@@ -120,7 +120,7 @@ Report bad_files_report(const data::LoaderReport& r) {
   const nlohmann::json json = {{"bad_files", r.bad_files},         {"bad", r.bad},
                                {"damaged_files", r.damaged_files}, {"damaged", r.damaged},
                                {"cached_images", r.cached_images}, {"cached_bytes", r.cached_bytes}};
-  report.json = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  report.json = json_text(json);
   return report;
 }
 

@@ -76,7 +76,7 @@ void give_notes(ren_report** out, const std::vector<std::string>& notes) {
   if (out == nullptr) return;
   Report report;
   for (const std::string& note : notes) report.text += note + "\n";
-  report.json = nlohmann::json(notes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  report.json = json_text(notes);
   give_report(out, std::move(report));
 }
 
@@ -182,12 +182,7 @@ std::string inspect_text(const Model& model) {
 
 }  // namespace
 
-Report inspect(const Model& model) {
-  return {inspect_text(model),
-          inspect_json(model).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-          {},
-          true};
-}
+Report inspect(const Model& model) { return {inspect_text(model), json_text(inspect_json(model)), {}, true}; }
 
 }  // namespace ren::capi
 

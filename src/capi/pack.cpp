@@ -49,7 +49,7 @@ Report pack_report(const data::Dataset& set, const std::string& path, const data
                                {"bad", r.bad},
                                {"damaged_files", r.damaged_files},
                                {"damaged", r.damaged}};
-  report.json = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  report.json = json_text(json);
   return report;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/report.h"
 
+#include <nlohmann/json.hpp>
+
 #include "engine/base/file.h"
 
 namespace ren::capi {
@@ -12,6 +14,10 @@ std::string on_one_line(const std::string& name) {
     text += byte < 0x20 || byte == 0x7F ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
   }
   return text;
+}
+
+std::string json_text(const nlohmann::json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void give_report(ren_report** out, Report report) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "capi/guard.h"
@@ -15,6 +16,9 @@ struct Report {
 // A name in a report's text, where it must neither steer the terminal nor begin a line of its own: control
 // characters become \xNN.
 std::string on_one_line(const std::string& name);
+
+// One line; bytes of names that are no UTF-8 are replaced.
+std::string json_text(const nlohmann::json& value);
 
 void give_report(ren_report** out, Report report);
 

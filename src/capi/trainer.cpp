@@ -11,8 +11,6 @@
 namespace ren::capi {
 namespace {
 
-constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
-
 // The first output that carries a loss; labels are one a position of it.
 const GraphOutput& labelled_output(const TrainerState& state) {
   const Graph& graph = state.model->imported.graph;
@@ -306,7 +304,7 @@ int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* 
       if (loader != nullptr && !loader->place().empty())
         state->data.push_back({loader->place(), "the data set"});
     const std::vector<std::string>& classes = train_loader->description().classes;
-    state->classes = classes.empty() ? std::string() : nlohmann::json(classes).dump(-1, ' ', false, kReplace);
+    state->classes = classes.empty() ? std::string() : json_text(classes);
     if (!checkpoint.empty()) refuse_places(checkpoint, "the checkpoint", needed_places(*state));
     FitOptions fit;
     fit.training = &source_for(state, train_loader);
@@ -445,7 +443,7 @@ int32_t ren_trainer_plan(const ren_trainer* trainer, ren_report** out) {
     const MemoryPlan& plan = std::as_const(*state->trainer).engine().plan();
     Report report;
     report.text = plan.dump();
-    report.json = plan.json().dump(-1, ' ', false, kReplace);
+    report.json = json_text(plan.json());
     report.html = html(plan);
     give_report(out, std::move(report));
   });

@@ -115,9 +115,6 @@ extern "C" int32_t ren_verify(const char* model_path, const char* golden_path,
     json["model"] = model_file;
     json["golden"] = golden_file;
     if (chosen.peer) json["peer"]["file"] = options.peer;
-    give_report(out, {result.text(),
-                      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                      {},
-                      result.passed()});
+    give_report(out, {result.text(), json_text(json), {}, result.passed()});
   });
 }

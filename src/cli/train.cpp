@@ -286,12 +286,7 @@ void Train::report_bad_files(const LoaderHandle& from, const char* split) {
 }
 
 void Train::write_model(const std::string& path, bool averaged) {
-  const std::string classes =
-      nlohmann::json(classes_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const char* const metadata[] = {"renaissance.classes", classes.c_str()};
   ren_export_options o = REN_EXPORT_OPTIONS_INIT;
-  o.metadata = metadata;
-  o.metadata_count = 2;
   o.use_ema = averaged ? 1 : 0;
   o.inference_form = inference ? 1 : 0;
   const auto notes = make<ReportHandle>(
