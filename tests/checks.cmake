@@ -37,10 +37,10 @@ if(TARGET renaissance)
   ren_check(header.program LABELS cpu COMMAND header_c99 ${CMAKE_SOURCE_DIR}/examples/quickstart/shapes_cnn.onnx)
 endif()
 if(TARGET renaissance_cli)
-  ren_check(cli LABELS cpu TIMEOUT 600
-            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/cli_test.py $<TARGET_FILE:renaissance_cli>)
-  ren_check(cli.data LABELS cpu TIMEOUT 600
-            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/data_test.py $<TARGET_FILE:renaissance_cli>)
+  foreach(part usage models train places resume data)
+    ren_check(cli.${part} LABELS cpu TIMEOUT 600
+              COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/${part}_test.py $<TARGET_FILE:renaissance_cli>)
+  endforeach()
   ren_check(parity LABELS slow TIMEOUT 1200
             COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/parity_test.py $<TARGET_FILE:renaissance_cli>)
 endif()

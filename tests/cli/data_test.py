@@ -9,13 +9,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tarfile
 import time
 import unittest
 
-import cli_test
-from cli_test import MODEL, Case, pictures, png
+import program
+from program import MODEL, Case, pictures, png
 
 
 def last_json(out):
@@ -124,7 +123,7 @@ class Pack(Case):
         self.passes(*command, self.path('whole.dts'))
         target, part = self.path('k.dts'), self.path('k.dts.part')
         for share in (0.01, 0.3, 0.6, 0.9):
-            running = subprocess.Popen([cli_test.PROGRAM, *command, target], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            running = subprocess.Popen([program.PROGRAM, *command, target], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             wanted = share * os.path.getsize(self.path('whole.dts'))
             while not os.path.exists(part) or os.path.getsize(part) < wanted:
                 self.assertIsNone(running.poll(), 'it ended before it was killed')
@@ -144,7 +143,7 @@ class Pack(Case):
         png(self.path('large.png'), (10, 20, 30), size=900)
         for k in range(60):
             shutil.copy(self.path('large.png'), os.path.join(data, 'train', 'class3', f'large{k}.png'))
-        running = subprocess.Popen([cli_test.PROGRAM, 'pack', data, '--out', self.path('i.dts'), '--threads', '1', '--short-side', '300'],
+        running = subprocess.Popen([program.PROGRAM, 'pack', data, '--out', self.path('i.dts'), '--threads', '1', '--short-side', '300'],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not os.path.exists(self.path('i.dts.part')) or os.path.getsize(self.path('i.dts.part')) < 1000:
             self.assertIsNone(running.poll())
@@ -194,7 +193,7 @@ class Inspect(Case):
         os.makedirs(os.path.join(data, 'train', 'class0'))   # an empty class is a finding here, no refusal
         self.refused('data', 'inspect', data, code=1, says=['broken: 1', "val/class1/2.png: the PNG file is truncated", '1 of them broken'])
         self.passes('data', 'inspect', data, '--quick')
-        code, out, _ = cli_test.run('data', 'inspect', data, '--json')
+        code, out, _ = program.run('data', 'inspect', data, '--json')
         self.assertEqual(code, 1)
         found = last_json(out)
         self.assertEqual(found['broken_files'], 1)
@@ -208,12 +207,12 @@ class Inspect(Case):
         os.rename(os.path.join(data, 'val', 'class1'), os.path.join(data, 'val', name))
         with open(os.path.join(data, 'val', name, '2.png'), 'r+b') as f:
             f.truncate(400)
-        code, out, err = cli_test.run('data', 'inspect', data)
+        code, out, err = program.run('data', 'inspect', data)
         self.assertEqual(code, 1, err)
         self.assertEqual(out.count('x\\x1b]0;owned\\x07\\x0abroken: none'), 2)   # the class, and the broken file's path
         self.assertFalse(set(out) & {'\x1b', '\x07'})
-        self.assertEqual(last_json(cli_test.run('data', 'inspect', data, '--json')[1])['classes'][1]['name'], name)
-        code, out, err = cli_test.run('pack', data, '--out', self.path('control.dts'))
+        self.assertEqual(last_json(program.run('data', 'inspect', data, '--json')[1])['classes'][1]['name'], name)
+        code, out, err = program.run('pack', data, '--out', self.path('control.dts'))
         self.assertEqual(code, 2)
         self.assertIn('x\\x1b]0;owned\\x07', err)
         self.assertFalse(set(out + err) & {'\x1b', '\x07'})
@@ -269,12 +268,12 @@ class Inspect(Case):
             f.write('[{"name": "Spin"}]')
         for options, says in ((('--augment', 'spin'), 'spin'), (('--augment', self.path('bad.json')), 'Spin'),
                               (('--augment', self.path('none.json')), 'none.json'), (('--size', '65535'), 'too large')):
-            code, out, err = cli_test.run('data', 'inspect', self.data, '--sheet', sheet, *options)
+            code, out, err = program.run('data', 'inspect', self.data, '--sheet', sheet, *options)
             self.assertEqual((code, out), (2, ''), err)
             self.assertIn(says, err)
         for options, says in ((('--augment', 'exact', '--size', '32'), "class0/0.png': the picture is 40 x 40 pixels, the model takes 32 x 32"),
                               (('--augment', 'resize:65535,center-crop'), 'the short side that is asked for, 65535, is too large')):
-            code, out, err = cli_test.run('data', 'inspect', self.data, '--sheet', sheet, *options)
+            code, out, err = program.run('data', 'inspect', self.data, '--sheet', sheet, *options)
             self.assertEqual(code, 2, err)
             self.assertIn('60 pictures of 10 classes', out)
             self.assertIn(says, err)
@@ -286,7 +285,7 @@ class Inspect(Case):
         for k in range(60):
             os.makedirs(os.path.join(data, f'class{k % 2}'), exist_ok=True)
             shutil.copy(self.path('large.png'), os.path.join(data, f'class{k % 2}', f'{k}.png'))
-        command = [cli_test.PROGRAM, 'data', 'inspect', data, '--model', MODEL, '--threads', '1', '--sheet', self.path('i.png'), '--sheet-pictures', '60']
+        command = [program.PROGRAM, 'data', 'inspect', data, '--model', MODEL, '--threads', '1', '--sheet', self.path('i.png'), '--sheet-pictures', '60']
         said = []
         for delay in (0.05, 0.1, 0.2, 0.4, 0.8):   # one of them meets the sheet, which takes most of a second
             running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -301,5 +300,4 @@ class Inspect(Case):
 
 
 if __name__ == '__main__':
-    cli_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
-    unittest.main()
+    program.main(__doc__)
