@@ -40,15 +40,6 @@ std::string difference(std::string_view a, std::string_view b) {
   return count == 0 ? "" : fmt::format("{} of {} bytes differ, by {} at most", count, a.size(), worst);
 }
 
-Image decode(const std::string& name, int channels) {
-  Decoder decoder;
-  DecodeOptions options;
-  options.channels = channels;
-  Image image;
-  decoder.decode(fixture(name), options, image);
-  return image;
-}
-
 Filter filter_of(const json& entry) {
   return entry.at("filter") == "bilinear" ? Filter::bilinear : Filter::bicubic;
 }
@@ -58,11 +49,11 @@ TEST(Pixels, DecodedAsPillowDoes) {
   for (const json& entry : fixture_index().at("decode")) {
     SCOPED_TRACE(entry.at("file"));
     const size_t pixels = entry.at("width").get<size_t>() * entry.at("height").get<size_t>();
-    const Image rgb = decode(entry.at("file"), 3);
+    const Image rgb = decode_fixture(entry.at("file"), 3);
     ASSERT_EQ(rgb.width(), entry.at("width"));
     ASSERT_EQ(rgb.height(), entry.at("height"));
     EXPECT_EQ(difference(bytes_of(rgb), expected(entry.at("rgb"), pixels * 3)), "");
-    const Image gray = decode(entry.at("file"), 1);
+    const Image gray = decode_fixture(entry.at("file"), 1);
     EXPECT_EQ(difference(bytes_of(gray), expected(entry.at("gray"), pixels)), "");
     ++pictures;
   }
@@ -89,7 +80,7 @@ TEST(Pixels, ResizedAsPillowDoes) {
   int cases = 0;
   for (const json& entry : fixture_index().at("resize")) {
     SCOPED_TRACE(entry.dump());
-    const Image source = decode(entry.at("file"), entry.at("channels"));
+    const Image source = decode_fixture(entry.at("file"), entry.at("channels"));
     const json& b = entry.at("box");
     const Box box{b[0], b[1], b[2], b[3]};
     const int width = entry.at("width"), height = entry.at("height");
@@ -139,7 +130,7 @@ TEST(Pixels, FastResizeClampsAsThePlainOneDoes) {
 }
 
 TEST(Pixels, ResizeOfACropIsThatOfItsCopy) {
-  const Image source = decode("baseline_444.jpg", 3);
+  const Image source = decode_fixture("baseline_444.jpg", 3);
   const ImageView crop = source.view().crop({11, 7, 30, 22});
   Image copy(30, 22, 3);
   for (int y = 0; y < 22; ++y) std::memcpy(copy.row(y), crop.row(y), copy.stride());
@@ -159,7 +150,7 @@ TEST(Pixels, FittedAsTorchvisionDoes) {
     augmentation.keep_exact_size = false;
     const int width = entry.at("width"), height = entry.at("height");
     Transformer transformer(augmentation, height, width, 3);
-    const Image source = decode(entry.at("file"), 3);
+    const Image source = decode_fixture(entry.at("file"), 3);
     RandomStream random(0, 0, 0);
     std::string out(size_t(width * height * 3), '\0');
     transformer.finish(transformer.prepare(source), random, reinterpret_cast<uint8_t*>(out.data()));

@@ -31,15 +31,6 @@ const json& fixture_index() {
   return index;
 }
 
-Image decode(const std::string& name, int channels) {
-  Decoder decoder;
-  DecodeOptions options;
-  options.channels = channels;
-  Image image;
-  decoder.decode(fixture(name), options, image);
-  return image;
-}
-
 Pixels pixels_of(Image& image) { return {image.data(), image.width(), image.height(), image.channels()}; }
 
 std::string copy_of(const Image& image) {
@@ -111,7 +102,7 @@ TEST(Transforms, GiveTorchvisionsPixels) {
   std::set<std::string> functions;
   for (const json& entry : fixture_index().at("cases")) {
     SCOPED_TRACE(entry.dump());
-    Image image = decode(entry.at("file"), entry.at("channels"));
+    Image image = decode_fixture(entry.at("file"), entry.at("channels"));
     const std::string name = entry.at("function");
     apply_function(name, entry.at("arguments"), pixels_of(image));
     const size_t at = entry.at("at");

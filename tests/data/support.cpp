@@ -54,6 +54,15 @@ Image make_picture(int width, int height, int channels, uint32_t seed) {
   return picture;
 }
 
+Image decode_fixture(const std::string& name, int channels) {
+  Decoder decoder;
+  DecodeOptions options;
+  options.channels = channels;
+  Image image;
+  decoder.decode(fixture(name), options, image);
+  return image;
+}
+
 std::string encode_jpeg(const Image& picture, const JpegForm& form) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};

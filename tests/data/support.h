@@ -92,6 +92,7 @@ void read_all(const Split& split);
 void read_all(const Dataset& set);
 
 std::string fixture(const std::string& name);
+Image decode_fixture(const std::string& name, int channels);  // as pictures of 1 or 3 channels
 
 // Runs a statement that must throw Error and returns it.
 template <typename Body>
