@@ -25,7 +25,7 @@ struct StepBenchmark {
   double first_step_seconds = 0;                      // from making the trainer to the first step's result
   double first_step_warm_seconds = 0;                 // the same again: kernels and choices are known by then
   double milliseconds = 0, fastest = 0, slowest = 0;  // a step, by windows
-  double host_microseconds = 0;  // of the launching thread for one step, its queue empty; the least seen
+  double host_microseconds = 0;  // of the launching thread for one step, its queue empty; the median
   double images_per_second = 0;
   uint64_t arena_bytes = 0;
   std::vector<OperationTime> operations;  // slowest first; empty without profile

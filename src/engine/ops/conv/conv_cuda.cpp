@@ -8,7 +8,7 @@
 #include "engine/device/cuda/convolution.h"
 #include "engine/device/cuda/launch.h"
 #include "engine/ops/batch_norm/statistics_cuda.h"
-#include "engine/ops/support/extents_cuda.h"
+#include "engine/ops/conv/depthwise_cuda.h"
 #include "engine/ops/support/operands_cuda.h"
 
 namespace ren {
@@ -95,65 +95,6 @@ KernelSource specialise(const Graph& graph, const Node& node, const ConvolutionP
   return source;
 }
 
-// Depthwise convolutions, for which the library is slow; the kernels are bound by memory, as long as the
-// filter and a row of results stay in registers.
-bool is_depthwise(const ConvolutionProblem& p) {
-  const bool sizes = p.r == p.s && (p.r == 3 || p.r == 5) && p.stride_h == p.stride_w && p.stride_h <= 2 &&
-                     p.dilation_h == 1 && p.dilation_w == 1 && p.pad_left < p.s && p.pad_top < p.r;
-  return sizes && p.groups == p.c && p.k == p.c && p.c % 8 == 0 && is_16bit(p.x_type) && is_16bit(p.y_type);
-}
-
-// Kernels of depthwise.cu: lanes lie along the channels, rows share out pixels.
-struct Depthwise {
-  KernelSource source{"depthwise.cu"};
-  Grid grid, block;
-  int64_t pieces = 1;
-  uint64_t workspace = 0;
-};
-
-Depthwise depthwise(const ConvolutionProblem& p, const CudaDevice& device) {
-  const bool weights = p.kind == ConvolutionKind::backward_weights;
-  constexpr int64_t kThreads = 256, kVector = 8, kPair = 2, kTile = 4, kMostLanes = 32;
-  const int64_t vectors = p.c / (weights ? kPair : kVector),
-                groups = divide_up(vectors, weights ? kMostLanes : 16);
-  const int64_t lanes = divide_up(vectors, groups), rows = std::max<int64_t>(1, kThreads / lanes);
-  Depthwise d;
-  d.block = {unsigned(lanes), unsigned(rows)};
-  if (weights) {
-    const int64_t wanted = divide_up(int64_t(device.processors()) * 4, groups);
-    d.pieces = std::clamp<int64_t>(divide_up(p.n * p.p, rows * 4), 1, wanted);
-    d.grid = {unsigned(groups), unsigned(d.pieces)};
-    d.workspace = uint64_t(d.pieces * p.r * p.s * p.c) * 4;
-  } else {
-    const bool data = p.kind == ConvolutionKind::backward_data;
-    const int64_t tiles = data ? p.n * p.h * divide_up(p.w, kTile) : p.n * p.p * divide_up(p.q, kTile);
-    const int64_t most = divide_up(int64_t(device.processors()) * 16, groups);
-    d.grid = {unsigned(std::clamp<int64_t>(divide_up(tiles, rows), 1, most)), unsigned(groups)};
-  }
-  d.source.index_type(std::max(p.n * p.h * p.w * p.c, p.n * p.p * p.q * p.k))
-      .define("X", p.x_type)
-      .define("WT", weights ? p.x_type : p.w_type)
-      .define("DW", weights ? p.w_type : DType::f32)
-      .define("Y", p.y_type)
-      .define("N", p.n)
-      .define("H", p.h)
-      .define("W", p.w)
-      .define("C", p.c)
-      .define("R", p.r)
-      .define("S", p.s)
-      .define("P", p.p)
-      .define("Q", p.q)
-      .define("STRIDE_H", p.stride_h)
-      .define("STRIDE_W", p.stride_w)
-      .define("PAD_TOP", p.pad_top)
-      .define("PAD_LEFT", p.pad_left)
-      .define("LANES", lanes)
-      .define("ROWS", rows)
-      .define("V", kVector)
-      .define("T", kTile);
-  return d;
-}
-
 // The same problem with the weight gradient in the data's 16 bits.
 ConvolutionProblem narrowed(ConvolutionProblem p) {
   p.w_type = p.x_type;
@@ -185,56 +126,62 @@ NodeChoice library_choice(const ConvolutionChoice& c, Form form, uint64_t extra)
   return {std::string(kLibraryPrefix) + c.name, uint64_t(c.workspace) + extra, {form}};
 }
 
-NodeChoice prepare(const PrepareContext& context) {
+// The choice among the library's engines and the direct kernel, with the sums of `wanted` from an epilogue
+// where that is faster than a pass of our own.
+NodeChoice library_or_direct(const PrepareContext& context, const ConvolutionProblem& wanted) {
   CudaDevice& device = cuda_device(context.device);
-  const ConvolutionProblem wanted = problem_of(context.graph, context.node), p = without_sums(wanted);
+  const ConvolutionProblem p = without_sums(wanted);
   NodeChoice choice{"own:direct", 0, {kDirect}};
-  if (device.compiles_only()) {
-    device.kernels().request(specialise(context.graph, context.node, p));
-    if (is_depthwise(p)) device.kernels().request(depthwise(p, device).source);
-    if (wanted.sums)
-      device.kernels().request(column_sums(context.graph.at(context.node.outputs[0]), device).source);
-    return choice;
-  }
-  const bool weights = p.kind == ConvolutionKind::backward_weights;
   const bool padded = is_padded(context.node);
-  const bool narrows = weights && is_16bit(p.x_type) && p.w_type == DType::f32;
+  const bool narrows =
+      p.kind == ConvolutionKind::backward_weights && is_16bit(p.x_type) && p.w_type == DType::f32;
   // Unmeasured, an engine takes no time: what is looked at last wins, by its order below.
   const auto choose = [&](const ConvolutionProblem& problem) {
     ConvolutionLibrary& library = device.convolutions();
     return context.deterministic ? library.first(problem) : library.choose(problem);
   };
   float best = 1e30f;
-  if (is_depthwise(p)) {
-    const Depthwise own = depthwise(p, device);
-    device.kernels().request(own.source);
-    choice = {"own:depthwise", own.workspace, {kDepthwise}};
-    best = 0;  // nothing of the library is looked at
-  }
   // A padded gradient is staged anyhow, and then in 16 bits.
-  if (const auto chosen = best == 0 || (padded && narrows) ? std::nullopt : choose(p)) {
+  if (const auto chosen = padded && narrows ? std::nullopt : choose(p)) {
     choice = library_choice(*chosen, padded ? kLibraryStaged : kLibrary, padded ? weight_bytes(p) : 0);
     best = chosen->microseconds;
   }
-  if (narrows && best > 0) {
+  if (narrows) {
     const float widening = context.deterministic ? -1.0f : 3.0f;  // a kernel more, in microseconds
     const ConvolutionProblem narrow = narrowed(p);
     if (const auto other = choose(narrow); other && other->microseconds + widening < best)
       choice = library_choice(*other, kLibraryStaged, weight_bytes(narrow));
   }
-  if (wanted.sums) {
-    if (const auto fused = padded || best == 0 ? std::nullopt : choose(wanted);
-        fused && fused->microseconds < best + sums_cost(p)) {
+  if (wanted.sums && !padded)
+    if (const auto fused = choose(wanted); fused && fused->microseconds < best + sums_cost(p))
       choice = library_choice(*fused, kLibrarySums, 0);
-    } else {
-      const ColumnMoments sums = column_sums(context.graph.at(context.node.outputs[0]), device);
-      device.kernels().request(sums.source);
-      choice.workspace_bytes = std::max(choice.workspace_bytes, sums.workspace());
-    }
+  return choice;
+}
+
+NodeChoice prepare(const PrepareContext& context) {
+  CudaDevice& device = cuda_device(context.device);
+  const ConvolutionProblem wanted = problem_of(context.graph, context.node), p = without_sums(wanted);
+  NodeChoice choice{"own:direct", 0, {kDirect}};
+  if (Depthwise::serves(p)) {
+    const Depthwise own(p, device);
+    device.kernels().request(own.source());
+    choice = {std::string(Depthwise::kEngine), own.workspace(), {kDepthwise}};
+  } else if (!device.compiles_only()) {
+    choice = library_or_direct(context, wanted);
+  }
+  if (wanted.sums && choice.knobs[0] != kLibrarySums) {
+    const ColumnMoments sums = column_sums(context.graph.at(context.node.outputs[0]), device);
+    device.kernels().request(sums.source);
+    choice.workspace_bytes = std::max(choice.workspace_bytes, sums.workspace());
   }
   if (choice.knobs[0] == kDirect || choice.knobs[0] == kLibraryStaged || has_bias(context.node))
     device.kernels().request(specialise(context.graph, context.node, p));
   return choice;
+}
+
+void add_bias(LaunchList& list, const CudaDevice& device, const std::shared_ptr<CompiledModule>& module,
+              const ConvolutionProblem& p, std::byte* bias, std::byte* y) {
+  list.kernel(module, "add_bias", grid_for(device, p.n * p.p * p.q * p.k / 4, kThreads), {kThreads}, y, bias);
 }
 
 void bind_direct(LaunchList& list, const BindContext& context, const ConvolutionProblem& p,
@@ -258,27 +205,14 @@ void bind_direct(LaunchList& list, const BindContext& context, const Convolution
   }
 }
 
-void bind_depthwise(LaunchList& list, const BindContext& context, const ConvolutionProblem& p) {
+void bind_depthwise(LaunchList& list, const BindContext& context, const ConvolutionProblem& p,
+                    const std::shared_ptr<CompiledModule>& module) {
   CudaDevice& device = cuda_device(context.device);
-  const Depthwise own = depthwise(p, device);
-  require(own.workspace <= context.choice.workspace_bytes, "{}: workspace too small", context.node.name);
-  const auto module = device.kernels().request(own.source);
+  const Depthwise own(p, device);
+  require(own.workspace() <= context.choice.workspace_bytes, "{}: workspace too small", context.node.name);
   std::byte *const *in = context.inputs.data(), *out = context.outputs[0];
-  switch (p.kind) {
-    case ConvolutionKind::forward:
-      list.kernel(module, "depthwise_forward", own.grid, own.block, in[0], in[1], out);
-      break;
-    case ConvolutionKind::backward_data:
-      list.kernel(module, "depthwise_backward_data", own.grid, own.block, in[0], in[1], out);
-      break;
-    case ConvolutionKind::backward_weights:
-      list.kernel(module, "depthwise_backward_weights", own.grid, own.block, in[0], in[1], out,
-                  context.workspace, list.counters(own.grid.x));
-      break;
-  }
-  if (has_bias(context.node))
-    list.kernel(device.kernels().request(specialise(context.graph, context.node, p)), "add_bias",
-                grid_for(device, p.n * p.p * p.q * p.k / 4, kThreads), {kThreads}, out, in[2]);
+  own.launch(list, device, in, out, context.workspace);
+  if (has_bias(context.node)) add_bias(list, device, module, p, in[2], out);
 }
 
 void bind_library(LaunchList& list, const BindContext& context, const ConvolutionProblem& p, Form form,
@@ -308,9 +242,7 @@ void bind_library(LaunchList& list, const BindContext& context, const Convolutio
     library.execute(*plan, x, w, y, workspace, totals, squares);
   });
   if (staged && weights) list.kernel(module, "unstage_weights", grid, {kThreads}, w, own_w);
-  if (has_bias(context.node))
-    list.kernel(module, "add_bias", grid_for(device, p.n * p.p * p.q * p.k / 4, kThreads), {kThreads}, out,
-                in[2]);
+  if (has_bias(context.node)) add_bias(list, device, module, p, in[2], out);
 }
 
 std::unique_ptr<Kernel> bind(const BindContext& context) {
@@ -325,7 +257,7 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
   if (form == kDirect)
     bind_direct(*list, context, p, std::move(module));
   else if (form == kDepthwise)
-    bind_depthwise(*list, context, p);
+    bind_depthwise(*list, context, p, module);
   else
     bind_library(*list, context, p, form, module);
   if (p.sums && form != kLibrarySums) {

@@ -1,160 +1,203 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depthwise convolution, one filter a channel: x [N,H,W,C], w [C,R,S,1], y [N,P,Q,C]. Bound by memory, so every
-// value is loaded by whole vectors of neighbouring channels and used for as many results as reach it: a thread
-// makes T neighbours of a row, whose windows overlap. Sums are FP32, in a fixed order.
+// Depthwise convolution, one filter a channel: x [N,H,W,C], w [C,R,S,1], y [N,P,Q,C]. A thread has two channels,
+// their filters in registers, and a strip of T columns, down which it walks: every row is loaded and converted
+// once and used for all the results that it reaches, whose sums (FP32, in a fixed order) move up with the walk.
 
-constexpr int kLanes = LANES;  // threads along the channels
+constexpr int kPair = 2;                                   // channels a thread
+constexpr int kLive = (R + STRIDE_H - 1) / STRIDE_H;       // rows of y that a row of x reaches, at most
+constexpr int kColumns = (T - 1) * STRIDE_W + S;           // of x under T columns of y
+constexpr int kWalk = P + kLive - 1;                       // steps of STRIDE_H rows of x, behind which all y are done
 
-// The filters of this block's channels, [R][S][LANES * V] in FP32.
-__device__ void load_filters(const WT* w, float* filters, int first_channel) {
-  for (int i = threadIdx.y * kLanes + threadIdx.x; i < R * S * kLanes * V; i += kLanes * ROWS) {
-    const int tap = i / (kLanes * V), c = first_channel + i % (kLanes * V);
-    filters[i] = c < C ? load_one(w + index_t(c) * (R * S) + tap) : 0.0f;
+__device__ int first_channel() { return (blockIdx.y * LANES + threadIdx.x) * kPair; }
+
+__device__ void load_filter(const WT* w, int c, float (&filter)[R][S][kPair]) {
+#pragma unroll
+  for (int i = 0; i < R * S; ++i)
+#pragma unroll
+    for (int v = 0; v < kPair; ++v) filter[i / S][i % S][v] = load_one(w + index_t(c + v) * (R * S) + i);
+}
+
+// Columns first, first + 1, ... of a row as they lie in memory; zeros outside of [0, end), and everywhere if not `inside`.
+template <typename E, int COLUMNS>
+__device__ void load_columns(const E* row, int first, int end, bool inside, Vec<E, kPair> (&to)[COLUMNS]) {
+#pragma unroll
+  for (int j = 0; j < COLUMNS; ++j) {
+    const int column = first + j;
+    const bool there = inside && column >= 0 && column < end;
+    to[j] = there ? Vec<E, kPair>::load(row + index_t(column) * C) : Vec<E, kPair>{};
   }
-  __syncthreads();
 }
 
-__device__ void load_row(const float* filters, int r, float (&row)[S][V]) {
+template <typename E, int COLUMNS>
+__device__ void widen(const Vec<E, kPair> (&from)[COLUMNS], float (&to)[COLUMNS][kPair]) {
 #pragma unroll
-  for (int s = 0; s < S; ++s)
+  for (int j = 0; j < COLUMNS; ++j)
 #pragma unroll
-    for (int v = 0; v < V; ++v) row[s][v] = filters[(r * S + s) * (kLanes * V) + threadIdx.x * V + v];
+    for (int v = 0; v < kPair; ++v) to[j][v] = from[j].get(v);
 }
 
-template <typename T_>
-__device__ void store_tile(T_* to, const float (&sums)[T][V], int first, int end) {
+template <typename E>
+__device__ void store_columns(E* to, const float (&sums)[T][kPair], int first, int end) {
 #pragma unroll
   for (int t = 0; t < T; ++t)
-    if (first + t < end) Vec<T_, V>::pack(sums[t]).store(to + index_t(t) * C);
+    if (first + t < end) Vec<E, kPair>::pack(sums[t]).store(to + index_t(t) * C);
 }
 
-// Threads (LANES, ROWS); blockIdx.y: which channels.
-extern "C" __global__ void __launch_bounds__(LANES * ROWS) depthwise_forward(const X* x, const WT* w, Y* y) {
-  __shared__ float filters[R * S * kLanes * V];
-  const int first_channel = blockIdx.y * (kLanes * V), c = first_channel + threadIdx.x * V;
-  load_filters(w, filters, first_channel);
+// Rows move up by `BY`; the last ones are zero.
+template <int BY, int ROWS_, int COLUMNS>
+__device__ void move_up(float (&rows)[ROWS_][COLUMNS][kPair]) {
+#pragma unroll
+  for (int r = 0; r < ROWS_; ++r)
+#pragma unroll
+    for (int t = 0; t < COLUMNS; ++t)
+#pragma unroll
+      for (int v = 0; v < kPair; ++v) rows[r][t][v] = r + BY < ROWS_ ? rows[r + BY][t][v] : 0.0f;
+}
+
+#if DIRECTION == 0
+
+// Threads (LANES, ROWS); blockIdx.y: which channels. Strips of y. In step i the rows i * STRIDE_H - PAD_TOP + j of x
+// come in; row r of the filter takes them to row i - (r - j) / STRIDE_H of y, whose sums are in place
+// kLive - 1 - (r - j) / STRIDE_H.
+extern "C" __global__ void __launch_bounds__(LANES * ROWS, 3) depthwise_forward(const X* x, const WT* w, Y* y) {
+  const int c = first_channel();
   if (c >= C) return;
-  constexpr int kTiles = (Q + T - 1) / T, kColumns = (T - 1) * STRIDE_W + S;
-  for (index_t tile = index_t(blockIdx.x) * ROWS + threadIdx.y; tile < index_t(N) * P * kTiles;
-       tile += index_t(gridDim.x) * ROWS) {
-    const int q = int(tile % kTiles) * T, p = int(tile / kTiles % P);
-    const index_t n = tile / kTiles / P;
-    float sums[T][V] = {};
+  float filter[R][S][kPair];
+  load_filter(w, c, filter);
+  constexpr int kStrips = (Q + T - 1) / T;
+  for (index_t strip = index_t(blockIdx.x) * ROWS + threadIdx.y; strip < index_t(N) * kStrips;
+       strip += index_t(gridDim.x) * ROWS) {
+    const int q = int(strip % kStrips) * T, column = q * STRIDE_W - PAD_LEFT;
+    const index_t n = strip / kStrips;
+    const X* in = x + n * (index_t(H) * W * C) + c;
+    Y* out = y + (n * (index_t(P) * Q) + q) * C + c;
+    float sums[kLive][T][kPair] = {};
+    Vec<X, kPair> next[kColumns];
+    load_columns(in - index_t(PAD_TOP) * W * C, column, W, PAD_TOP == 0, next);
+#pragma unroll kLive
+    for (int step = 0; step < kWalk; ++step) {
 #pragma unroll
-    for (int r = 0; r < R; ++r) {
-      const int h = p * STRIDE_H - PAD_TOP + r;
-      if (h < 0 || h >= H) continue;
-      float filter[S][V];
-      load_row(filters, r, filter);
-      const X* row = x + (n * H + h) * (index_t(W) * C) + c;
+      for (int j = 0; j < STRIDE_H; ++j) {
+        float row[kColumns][kPair];
+        widen(next, row);
+        const int h = step * STRIDE_H - PAD_TOP + j, below = h + 1;  // loaded while this one is used
+        load_columns(in + index_t(below) * (W * C), column, W, below >= 0 && below < H, next);
+        if (h < 0 || h >= H) continue;
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        const int column = q * STRIDE_W - PAD_LEFT + j;
-        if (column < 0 || column >= W) continue;
-        const Vec<X, V> in = Vec<X, V>::load(row + index_t(column) * C);
+        for (int r = j; r < R; r += STRIDE_H)
 #pragma unroll
-        for (int t = 0; t < T; ++t) {
-          const int s = j - t * STRIDE_W;
-          if (s < 0 || s >= S) continue;
+          for (int t = 0; t < T; ++t)
 #pragma unroll
-          for (int v = 0; v < V; ++v) sums[t][v] += in.get(v) * filter[s][v];
-        }
+            for (int s = 0; s < S; ++s)
+#pragma unroll
+              for (int v = 0; v < kPair; ++v)
+                sums[kLive - 1 - r / STRIDE_H][t][v] += row[t * STRIDE_W + s][v] * filter[r][s][v];
       }
+      const int p = step - (kLive - 1);
+      if (p >= 0) store_columns(out + index_t(p) * (Q * C), sums[0], q, Q);
+      move_up<1>(sums);
     }
-    store_tile(y + ((n * P + p) * Q + q) * C + c, sums, q, Q);
   }
 }
 
-// T is a multiple of the stride, so that which outputs reach a pixel is known when this is compiled.
-extern "C" __global__ void __launch_bounds__(LANES * ROWS) depthwise_backward_data(const Y* dy, const WT* w, X* dx) {
-  __shared__ float filters[R * S * kLanes * V];
-  const int first_channel = blockIdx.y * (kLanes * V), c = first_channel + threadIdx.x * V;
-  load_filters(w, filters, first_channel);
+#elif DIRECTION == 1
+
+// Strips of x; T is a multiple of the stride, so that which columns of y reach a pixel is known when this is
+// compiled. Row p of y reaches the rows p * STRIDE_H - PAD_TOP + r of x; the first STRIDE_H of them are done then.
+extern "C" __global__ void __launch_bounds__(LANES * ROWS, 3) depthwise_backward_data(const Y* dy, const WT* w, X* dx) {
+  const int c = first_channel();
   if (c >= C) return;
-  // Outputs (i + PAD_LEFT - s) / STRIDE_W beyond the tile's own, of pixel i and tap s: from kFirst on.
-  constexpr int kTiles = (W + T - 1) / T, kFirst = -((S - 1) / STRIDE_W), kLast = (T - 1 + PAD_LEFT) / STRIDE_W;
-  for (index_t tile = index_t(blockIdx.x) * ROWS + threadIdx.y; tile < index_t(N) * H * kTiles;
-       tile += index_t(gridDim.x) * ROWS) {
-    const int column = int(tile % kTiles) * T, h = int(tile / kTiles % H);
-    const index_t n = tile / kTiles / H;
-    float sums[T][V] = {};
+  float filter[R][S][kPair];
+  load_filter(w, c, filter);
+  constexpr int kStrips = (W + T - 1) / T, kSteps = (H + PAD_TOP + STRIDE_H - 1) / STRIDE_H;
+  // Column i of the strip and column s of the filter meet column first / STRIDE_W + (i + PAD_LEFT - s) / STRIDE_W of y.
+  constexpr int kFirst = -((S - 1) / STRIDE_W), kReached = (T - 1 + PAD_LEFT) / STRIDE_W - kFirst + 1;
+  for (index_t strip = index_t(blockIdx.x) * ROWS + threadIdx.y; strip < index_t(N) * kStrips;
+       strip += index_t(gridDim.x) * ROWS) {
+    const int first = int(strip % kStrips) * T, q = first / STRIDE_W + kFirst;
+    const index_t n = strip / kStrips;
+    const Y* in = dy + n * (index_t(P) * Q * C) + c;
+    X* out = dx + (n * (index_t(H) * W) + first) * C + c;
+    float sums[R][T][kPair] = {};
+    Vec<Y, kPair> next[kReached];
+    load_columns(in, q, Q, true, next);
+#pragma unroll kLive
+    for (int p = 0; p < kSteps; ++p) {
+      float row[kReached][kPair];
+      widen(next, row);
+      load_columns(in + index_t(p + 1) * (Q * C), q, Q, p + 1 < P, next);
 #pragma unroll
-    for (int r = 0; r < R; ++r) {
-      const int from = h + PAD_TOP - r;
-      if (from < 0 || from % STRIDE_H != 0 || from / STRIDE_H >= P) continue;
-      float filter[S][V];
-      load_row(filters, r, filter);
-      const Y* row = dy + (n * P + from / STRIDE_H) * (index_t(Q) * C) + c;
+      for (int r = 0; r < R; ++r)
 #pragma unroll
-      for (int o = kFirst; o <= kLast; ++o) {
-        const int q = column / STRIDE_W + o;
-        if (q < 0 || q >= Q) continue;
-        const Vec<Y, V> in = Vec<Y, V>::load(row + index_t(q) * C);
+        for (int o = 0; o < kReached; ++o)
 #pragma unroll
-        for (int i = 0; i < T; ++i) {
-          const int s = i + PAD_LEFT - o * STRIDE_W;
-          if (s < 0 || s >= S) continue;
+          for (int i = 0; i < T; ++i) {
+            const int s = i + PAD_LEFT - (o + kFirst) * STRIDE_W;
+            if (s < 0 || s >= S) continue;
 #pragma unroll
-          for (int v = 0; v < V; ++v) sums[i][v] += in.get(v) * filter[s][v];
-        }
+            for (int v = 0; v < kPair; ++v) sums[r][i][v] += row[o][v] * filter[r][s][v];
+          }
+#pragma unroll
+      for (int r = 0; r < STRIDE_H; ++r) {
+        const int h = p * STRIDE_H - PAD_TOP + r;
+        if (h >= 0 && h < H) store_columns(out + index_t(h) * (W * C), sums[r], first, W);
       }
+      move_up<STRIDE_H>(sums);
     }
-    store_tile(dx + ((n * H + h) * W + column) * C + c, sums, column, W);
   }
 }
 
-// Two channels a thread, whose filter's gradient stays in registers, and so does the window of x: each step
-// along a row loads one column of it. Threads (LANES, ROWS) share out the rows of y; blockIdx.y: which piece
-// of them. The block that arrives last at its channels adds up the pieces.
-constexpr int kPair = 2;
+#else
 
-extern "C" __global__ void __launch_bounds__(LANES * ROWS)
-    depthwise_backward_weights(const X* x, const Y* dy, DW* dw, float* partial, unsigned* arrived) {
-  const int c = (blockIdx.x * kLanes + threadIdx.x) * kPair;
+// The forward walk, with the filter's gradient in registers and the last rows of dy instead of sums. Every block
+// leaves its part in partial [blockIdx.x][tap][C].
+extern "C" __global__ void __launch_bounds__(LANES * ROWS, 3)
+    depthwise_backward_weights(const X* x, const Y* dy, float* partial) {
+  const int c = first_channel();
   float sums[R][S][kPair] = {};
-  if (c < C) {
-    for (index_t line = index_t(blockIdx.y) * ROWS + threadIdx.y; line < index_t(N) * P;
-         line += index_t(gridDim.y) * ROWS) {
-      const int p = int(line % P);
-      const index_t n = line / P;
-      const Y* out = dy + line * (index_t(Q) * C) + c;
-      const X* in = x + n * (index_t(H) * W * C) + c;
-      float window[R][S][kPair] = {};
-      const auto load_column = [&](int column, int s) {
+  constexpr int kStrips = (Q + T - 1) / T;
+  for (index_t strip = index_t(blockIdx.x) * ROWS + threadIdx.y; c < C && strip < index_t(N) * kStrips;
+       strip += index_t(gridDim.x) * ROWS) {
+    const int q = int(strip % kStrips) * T, column = q * STRIDE_W - PAD_LEFT;
+    const index_t n = strip / kStrips;
+    const X* in = x + n * (index_t(H) * W * C) + c;
+    const Y* out = dy + n * (index_t(P) * Q * C) + c;
+    float gradients[kLive][T][kPair] = {};
+    Vec<X, kPair> next[kColumns];
+    Vec<Y, kPair> gradient[T];
+    load_columns(in - index_t(PAD_TOP) * W * C, column, W, PAD_TOP == 0, next);
+    load_columns(out, q, Q, true, gradient);
+    // kLive steps, behind which every row is in its former place, without a move.
+    for (int begin = 0; begin < kWalk; begin += kLive) {
 #pragma unroll
-        for (int r = 0; r < R; ++r) {
-          const int h = p * STRIDE_H - PAD_TOP + r;
-          const bool inside = h >= 0 && h < H && column >= 0 && column < W;
-          const Vec<X, kPair> value =
-              inside ? Vec<X, kPair>::load(in + (index_t(h) * W + column) * C) : Vec<X, kPair>{};
+      for (int i = 0; i < kLive; ++i) {
+        const int step = begin + i;
+        move_up<1>(gradients);
+        widen(gradient, gradients[kLive - 1]);
+        load_columns(out + index_t(step + 1) * (Q * C), q, Q, step + 1 < P, gradient);
 #pragma unroll
-          for (int v = 0; v < kPair; ++v) window[r][s][v] = inside ? value.get(v) : 0.0f;
+        for (int j = 0; j < STRIDE_H; ++j) {
+          float row[kColumns][kPair];
+          widen(next, row);
+          const int h = step * STRIDE_H - PAD_TOP + j, below = h + 1;
+          load_columns(in + index_t(below) * (W * C), column, W, below >= 0 && below < H, next);
+          if (h < 0 || h >= H) continue;
+#pragma unroll
+          for (int r = j; r < R; r += STRIDE_H)
+#pragma unroll
+            for (int t = 0; t < T; ++t)
+#pragma unroll
+              for (int s = 0; s < S; ++s)
+#pragma unroll
+                for (int v = 0; v < kPair; ++v)
+                  sums[r][s][v] += row[t * STRIDE_W + s][v] * gradients[kLive - 1 - r / STRIDE_H][t][v];
         }
-      };
-#pragma unroll
-      for (int s = STRIDE_W; s < S; ++s) load_column(s - STRIDE_W - PAD_LEFT, s);
-      for (int q = 0; q < Q; ++q) {
-#pragma unroll
-        for (int r = 0; r < R; ++r)
-#pragma unroll
-          for (int s = 0; s + STRIDE_W < S; ++s)
-#pragma unroll
-            for (int v = 0; v < kPair; ++v) window[r][s][v] = window[r][s + STRIDE_W][v];
-#pragma unroll
-        for (int s = (S > STRIDE_W ? S - STRIDE_W : 0); s < S; ++s) load_column(q * STRIDE_W - PAD_LEFT + s, s);
-        const Vec<Y, kPair> g = Vec<Y, kPair>::load(out + index_t(q) * C);
-#pragma unroll
-        for (int r = 0; r < R; ++r)
-#pragma unroll
-          for (int s = 0; s < S; ++s)
-#pragma unroll
-            for (int v = 0; v < kPair; ++v) sums[r][s][v] += window[r][s][v] * g.get(v);
       }
     }
   }
-  // The rows of a block, one tap after another, in the order of the threads.
-  __shared__ float lines[ROWS][kLanes * kPair];
-  const index_t pieces = gridDim.y, taps = R * S;
+  // One tap after another, in the order of the threads.
+  __shared__ float lines[ROWS][LANES * kPair];
+  float* part = partial + index_t(blockIdx.x) * (R * S * C);
 #pragma unroll
   for (int tap = 0; tap < R * S; ++tap) {
 #pragma unroll
@@ -163,22 +206,29 @@ extern "C" __global__ void __launch_bounds__(LANES * ROWS)
     if (threadIdx.y == 0 && c < C)
 #pragma unroll
       for (int v = 0; v < kPair; ++v) {
-        float sum = 0.0f;
-        for (int line = 0; line < ROWS; ++line) sum += lines[line][threadIdx.x * kPair + v];
-        partial[(blockIdx.y * taps + tap) * C + c + v] = sum;
+        float sum = sums[tap / S][tap % S][v];
+#pragma unroll 1
+        for (int line = 1; line < ROWS; ++line) sum += lines[line][threadIdx.x * kPair + v];
+        part[tap * C + c + v] = sum;
       }
     __syncthreads();
   }
-  if (!last_to_arrive(arrived + blockIdx.x, gridDim.y)) return;
-  for (int i = threadIdx.y * kLanes + threadIdx.x; i < R * S * kLanes * kPair; i += kLanes * ROWS) {
-    const int tap = i / (kLanes * kPair), channel = blockIdx.x * (kLanes * kPair) + i % (kLanes * kPair);
-    if (channel >= C) continue;
-    Sum sum;
-    for (index_t piece = 0; piece < pieces; ++piece) {
-      float part[1];
-      load_shared_result(partial + (piece * taps + tap) * C + channel, part);
-      sum.add(part[0]);
-    }
-    store_one(dw + index_t(channel) * taps + tap, sum.result());
-  }
 }
+
+// Threads (32, 8): 32 neighbours of [tap][C], whose PIECES parts are shared out among eight.
+extern "C" __global__ void __launch_bounds__(256) depthwise_add_pieces(const float* partial, DW* dw) {
+  constexpr int kTaps = R * S, kSharers = 8;
+  __shared__ float lines[kSharers][32];
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  float sum = 0.0f;
+  if (i < kTaps * C)
+#pragma unroll 4
+    for (int piece = threadIdx.y; piece < PIECES; piece += kSharers) sum += partial[index_t(piece) * (kTaps * C) + i];
+  lines[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || i >= kTaps * C) return;
+  for (int sharer = 1; sharer < kSharers; ++sharer) sum += lines[sharer][threadIdx.x];
+  store_one(dw + index_t(i % C) * kTaps + i / C, sum);
+}
+
+#endif
