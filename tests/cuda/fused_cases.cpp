@@ -134,6 +134,7 @@ void add_fused_cases(std::vector<CudaCase>& cases, DType type) {
   if (type == DType::f32) return;
   for (const Shape& s : {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{2, 3, 3, 8}, Shape{64, 14, 14, 256}})
     add_mask_case(cases, type, s);
+  add_summed_conv_case(cases, type, {128, 32, 32, 16}, 16, 3);  // hundreds of blocks add to each sum
   add_summed_conv_case(cases, type, {4, 14, 14, 64}, 128, 1);
   add_summed_conv_case(cases, type, {2, 9, 9, 24}, 40, 3);
   add_summed_conv_case(cases, type, {2, 9, 9, 5}, 7, 3);

@@ -26,13 +26,17 @@ class DeviceTensors {
   std::map<TensorId, std::unique_ptr<DeviceBlock>> blocks_;
 };
 
-// The kernels of a case, bound; `direct` asks convolutions and products for our own instead of a library's.
+// Which kernels: the fastest measured, those that a deterministic training takes, or our own for convolutions
+// and products instead of a library's.
+enum class Chosen { measured, deterministic, own };
+
+// The kernels of a case, bound.
 struct BoundCase {
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<std::unique_ptr<DeviceBlock>> workspaces;
   std::vector<NodeChoice> choices;
 };
-BoundCase bind_case(Device& device, const Case& test, const DeviceTensors& tensors, bool direct);
+BoundCase bind_case(Device& device, const Case& test, const DeviceTensors& tensors, Chosen chosen);
 
 #define REN_NEED_GPU(device)                   \
   std::string why_no_gpu;                      \

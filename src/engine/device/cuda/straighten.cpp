@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/device/cuda/check.h"
@@ -12,7 +13,7 @@ namespace ren::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr size_t kMostRows = 65535;  // of a grid, along y
+constexpr unsigned long long kMostRows = 65535;  // of a grid, along y
 
 // The runtime's own call doesn't take a kernel of a library (cudaKernel_t), which is the driver's CUkernel.
 using AddKernelNode = CUresult(CUDAAPI*)(CUgraphNode*, CUgraph, const CUgraphNode*, size_t,
@@ -78,14 +79,14 @@ class Straightener {
   void replace(cudaGraphNode_t memset) {
     cudaMemsetParams p{};
     REN_CUDA_CHECK(cudaGraphMemsetNodeGetParams(memset, &p));
-    if (p.height > kMostRows) return;
-    unsigned long long row_bytes = uint64_t(p.elementSize) * p.width, pitch = p.pitch;
+    unsigned long long rows = p.height, row_bytes = uint64_t(p.elementSize) * p.width, pitch = p.pitch;
+    if (pitch == row_bytes) row_bytes *= rows, rows = 1;
     unsigned pattern = pattern_of(p);
-    void* arguments[] = {&p.dst, &row_bytes, &pitch, &pattern};
+    void* arguments[] = {&p.dst, &rows, &row_bytes, &pitch, &pattern};
     CUDA_KERNEL_NODE_PARAMS launch{};
     launch.kern = reinterpret_cast<CUkernel>(module_->kernel("fill"));
     launch.gridDimX = grid_for(device_, int64_t(row_bytes / 16 + 1), kThreads).x;
-    launch.gridDimY = unsigned(p.height);
+    launch.gridDimY = unsigned(std::min(rows, kMostRows));
     launch.gridDimZ = 1;
     launch.blockDimX = kThreads;
     launch.blockDimY = launch.blockDimZ = 1;

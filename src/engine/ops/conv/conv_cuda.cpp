@@ -152,7 +152,8 @@ NodeChoice library_or_direct(const PrepareContext& context, const ConvolutionPro
     if (const auto other = choose(narrow); other && other->microseconds + widening < best)
       choice = library_choice(*other, kLibraryStaged, weight_bytes(narrow));
   }
-  if (wanted.sums && !padded)
+  // The library adds up its sums by atomic additions, in whatever order, though it doesn't say so.
+  if (wanted.sums && !padded && !context.deterministic)
     if (const auto fused = choose(wanted); fused && fused->microseconds < best + sums_cost(p))
       choice = library_choice(*fused, kLibrarySums, 0);
   return choice;
