@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "data/dataset.h"
+#include "data/mutation.h"
 #include "data/source/labelled.h"
 #include "data/support.h"
 #include "engine/base/file.h"
