@@ -18,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from common import ROOT, export
+
 PEER = ROOT / "benchmarks/peers/pytorch_step.py"
 
 
@@ -33,14 +34,6 @@ def run(command):
     result["peak_rss_bytes"] = usage.ru_maxrss * 1024
     print(json.dumps(result), flush=True)
     return result
-
-
-def export(python, model, size, folder):
-    onnx = pathlib.Path(folder) / f"{model}.onnx"
-    environment = dict(os.environ, PYTHONPATH=str(ROOT / "bindings/python"))
-    subprocess.run([python, "-m", "renaissance", "export", "--torchvision", model, "--size", str(size), "--out", onnx],
-                   check=True, env=environment, stdout=subprocess.DEVNULL)
-    return onnx
 
 
 def main():
@@ -62,7 +55,7 @@ def main():
     modes = a.mode.split(",") if a.device.startswith("cuda") else ["eager"]
 
     with tempfile.TemporaryDirectory() as folder:
-        onnx = a.onnx or export(sys.executable, a.model, a.size, folder)
+        onnx = a.onnx or export(a.model, a.size, folder)
         ours, theirs = [], {mode: [] for mode in modes}
         for _ in range(a.rounds):
             ours.append(run([*a.program, "bench", "step", onnx, "--batch", a.batch, "--steps", a.steps, "--windows",

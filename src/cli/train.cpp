@@ -19,6 +19,8 @@
 namespace ren::cli {
 namespace {
 
+constexpr int64_t kMostCacheMib = 1 << 20;  // a TiB
+
 struct Train {
   ModelChoice model;
   DeviceChoice device;
@@ -26,7 +28,7 @@ struct Train {
   LoaderChoice loader;
   TrainingChoice training;
   std::string data, validation, augment = "auto", out, out_ema, checkpoint, resume;
-  int64_t checkpoint_every = 0;
+  int64_t checkpoint_every = 0, cache_mib = 512;
   std::string decode = "exact";
   bool drop_last = false, inference = false;
   Output output;
@@ -143,6 +145,7 @@ LoaderHandle Train::make_loader(const char* split, bool trains) const {
   o.seed = training.seed;
   o.last_batch = !trains ? REN_LAST_BATCH_EXACT : drop_last ? REN_LAST_BATCH_DROP : REN_LAST_BATCH_KEEP;
   o.decode = trains && decode == "fast" ? REN_DECODE_FAST : REN_DECODE_EXACT;
+  o.cache_bytes = cache_mib > 0 ? cache_mib << 20 : -1;
   loader.apply(o);
   return make<LoaderHandle>([&](ren_loader** l) { return ren_loader_create(dataset_.get(), split, &o, l); });
 }
@@ -433,6 +436,9 @@ void add_train(CLI::App& app, int&) {
       ->type_name("FILE");
   state->device.add(*command);
   state->loader.add(*command);
+  add_whole(*command, "--cache", state->cache_mib, 0, kMostCacheMib,
+            "MiB of memory for decoded pictures that later epochs take again, for training and as much for "
+            "validation; 0: none");
   add_choice(
       *command, "--decode", state->decode, {"exact", "fast"},
       "Pixels of training pictures: those of Pillow's decoder, or, where random-resized-crop reduces a "

@@ -86,7 +86,7 @@ class Resuming(Case):
                     self.assertIn(f'`{field}`', tables, f'ren_{struct}_options.{field}')
 
     def test_what_may_change(self):
-        self.passes(*self.resume('--threads', '1', '--loader-threads', '1', '--checkpoint', self.path('other.ckpt'),
+        self.passes(*self.resume('--threads', '1', '--loader-threads', '1', '--cache', '0', '--checkpoint', self.path('other.ckpt'),
                                  '--checkpoint-every', '3', '--inference', '--out-ema', self.path('e.onnx'), '--json', '--quiet',
                                  '--val', os.path.join(self.data, 'train')))
         moved = self.path('moved')

@@ -71,6 +71,17 @@ class Training(Case):
         with open(self.path('a.onnx'), 'rb') as a, open(self.path('b.onnx'), 'rb') as b:
             self.assertEqual(a.read(), b.read())
 
+    def test_cache_changes_reads_and_nothing_else(self):
+        read = {}
+        for cache in ('0', '1'):   # MiB; 30 pictures of 40 x 40 take a seventh of one
+            out, _ = self.passes(*self.train(f'cache{cache}.onnx', '--cache', cache, '--json', epochs='2'))
+            epochs = [json.loads(line) for line in out.splitlines()]
+            read[cache] = sum(e['loader']['pictures_read'] for e in epochs if e['event'] == 'epoch')
+        self.assertGreaterEqual(read['0'], 60)   # what was made ahead besides
+        self.assertEqual(read['1'], 30)
+        with open(self.path('cache0.onnx'), 'rb') as a, open(self.path('cache1.onnx'), 'rb') as b:
+            self.assertEqual(a.read(), b.read())
+
     def test_averaged_weights(self):
         self.refused(*self.train('w.onnx', '--out-ema', self.path('e.onnx')), says='--ema')
         self.passes(*self.train('w.onnx', '--ema', '0.9', '--out-ema', self.path('e.onnx')))

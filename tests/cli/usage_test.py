@@ -87,7 +87,7 @@ class Usage(Case):
                 '--lr': finite + ('0',), '--gamma': finite + ('0',), '--weight-decay': finite, '--warmup-epochs': finite,
                 '--final-lr': finite, '--step-epochs': finite + ('0',), '--momentum': finite + ('1', '1.5'),
                 '--label-smoothing': finite + ('1',), '--ema': finite + ('1',), '--epochs': whole + ('0', '1000001'),
-                '--batch': whole + ('0',), '--loss-scale': finite + ('0',), '--max-skipped-steps': whole + ('0', '1000001'), '--threads': whole, '--loader-threads': whole, '--checkpoint-every': whole,
+                '--batch': whole + ('0',), '--loss-scale': finite + ('0',), '--max-skipped-steps': whole + ('0', '1000001'), '--threads': whole, '--loader-threads': whole, '--cache': whole, '--checkpoint-every': whole,
                 '--seed': whole + ('18446744073709551616',)}.items():
             for value in values:
                 err = self.refused(*arguments, f'{option}={value}', says=option)

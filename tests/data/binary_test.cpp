@@ -4,6 +4,7 @@
 
 #include "data/dataset.h"
 #include "data/decode/formats.h"
+#include "data/mutation.h"
 #include "data/support.h"
 #include "engine/base/file.h"
 #include "engine/base/rng.h"

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "data/dataset.h"
+#include "data/mutation.h"
 #include "data/source/dts_format.h"
 #include "data/support.h"
 #include "engine/base/checksum.h"

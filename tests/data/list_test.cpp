@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "data/dataset.h"
+#include "data/mutation.h"
 #include "data/source/csv.h"
 #include "data/source/stores.h"
 #include "data/support.h"

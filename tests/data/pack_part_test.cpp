@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "data/augment/transform.h"
+#include "data/mutation.h"
 #include "data/pack_support.h"
 #include "data/source/dts_format.h"
 #include "engine/base/file.h"

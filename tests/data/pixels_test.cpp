@@ -101,8 +101,10 @@ TEST(Pixels, FastResizeEqualsThePlainOneAtManySizes) {
   Resizer resizer;
   for (int i = 0; i < 400; ++i) {
     const int channels = i % 4 == 0 ? 1 : 3;
+    const uint32_t widest =
+        i % 8 == 1 ? 3000 : 90;  // the weights of neighbours differ in number at the edges
     const Image source =
-        make_picture(1 + int(random.below(90)), 1 + int(random.below(90)), channels, uint32_t(i));
+        make_picture(1 + int(random.below(widest)), 1 + int(random.below(90)), channels, uint32_t(i));
     const int width = 1 + int(random.below(80)), height = 1 + int(random.below(80));
     const Filter filter = i % 2 ? Filter::bicubic : Filter::bilinear;
     const float right = random.uniform(0.5f, 1.0f) * float(source.width());

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stream of every kind of source: the same bytes for any number of threads, and from the middle of an
 // epoch.
+#include <array>
+#include <filesystem>
+
 #include "data/loader_support.h"
 #include "data/pack/pack.h"
 
 namespace ren::data::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int64_t kBatch = 7;  // 45 samples: six full batches and one of three
 constexpr int64_t kBatches = 7;
@@ -113,6 +118,30 @@ TEST_P(StreamTest, GoesOnInMidEpoch) {
       for (Taken& taken : epoch_of(*resumed, 1)) rest.push_back(std::move(taken));
       EXPECT_EQ(rest, std::vector<Taken>(all.begin() + batch, all.end())) << threads << ' ' << batch;
     }
+}
+
+// What lies in one file is read from that file to the end, also when its name is gone or another's: else a
+// new archive's pictures would get the old one's labels, by chance, as threads happen to open it.
+TEST_P(StreamTest, IsOfTheFilesThatWereOpened) {
+  LoaderOptions o = plain(16);
+  const std::vector<Taken> wanted = epochs_of(set_.train(), o, 2);
+  const Dataset fresh = open_dataset(uri_);  // of which nothing has been read
+  const bool is_folder_of_pictures = uri_.ends_with(".folder") || uri_.ends_with(".csv");
+  o.threads = 16;
+  for (const char* what : {"gone", "replaced"}) {
+    if (what == std::string("gone"))
+      fs::rename(folder_.path(), folder_.path() + "-gone");
+    else
+      folder_.write(fs::path(uri_).filename(), std::string(100'000, 'x'));
+    const std::array<const Dataset*, 2> sets = {&set_, &fresh};
+    for (const Dataset* set : sets) {
+      if (is_folder_of_pictures)
+        EXPECT_EQ(error_of([&] { epochs_of(set->train(), o, 1); }).code(), StatusCode::not_found) << what;
+      else
+        EXPECT_EQ(epochs_of(set->train(), o, 2), wanted) << what;
+    }
+  }
+  fs::remove_all(folder_.path() + "-gone");
 }
 
 INSTANTIATE_TEST_SUITE_P(Sources, StreamTest,

@@ -182,38 +182,6 @@ void write_files(const TemporaryFolder& folder, const Files& files) {
   }
 }
 
-std::string mutate(std::string bytes, RandomStream& random) {
-  const uint32_t changes = 1 + random.below(4);
-  for (uint32_t i = 0; i < changes && !bytes.empty(); ++i) {
-    const size_t at = random.below(uint32_t(bytes.size()));
-    switch (random.below(6)) {
-      case 0:
-        bytes[at] = char(random.bits());
-        break;
-      case 1:
-        bytes[at] = char(bytes[at] ^ (1 << random.below(8)));
-        break;
-      case 2:
-        bytes[at] = char(random.below(2) ? 0xFF : 0);
-        break;
-      case 3:
-        bytes.resize(at);
-        break;
-      case 4:
-        bytes.insert(at, bytes.substr(at, 1 + random.below(16)));
-        break;
-      default:
-        bytes.erase(at, 1 + random.below(8));
-    }
-  }
-  return bytes;
-}
-
-uint64_t mutation_factor() {
-  const char* const factor = std::getenv("RENAISSANCE_MUTATIONS");
-  return factor != nullptr ? std::max<uint64_t>(1, std::strtoull(factor, nullptr, 10)) : 1;
-}
-
 void read_all(const Split& split) {
   std::string content;
   for (const int64_t file : split.files) split.store->read(file, content);

@@ -58,35 +58,6 @@ std::string cifar_ten(int first, int count);
 
 void write_files(const TemporaryFolder& folder, const Files& files);
 
-// Overwrites, flips, cuts, doubles or drops a few bytes.
-std::string mutate(std::string bytes, RandomStream& random);
-
-// What damaged input of every kind must come to: a result, or an Error with a text. Runs body(i, random) for
-// i from 0 to count - 1, with random numbers that depend on `purpose` and i alone, and expects more than
-// `good` results and more than `refused` errors, so that neither is all there is. For long runs,
-// RENAISSANCE_MUTATIONS=N makes it N times as many.
-struct Survived {
-  int good = 0, refused = 0;
-};
-uint64_t mutation_factor();
-template <typename Body>
-void expect_survives(uint64_t count, uint32_t purpose, const Survived& more_than, Body&& body) {
-  Survived seen;
-  for (uint64_t i = 0; i < count * mutation_factor(); ++i) {
-    RandomStream random(3, purpose, i);
-    try {
-      body(i, random);
-      ++seen.good;
-    } catch (const Error& error) {
-      ASSERT_STRNE(error.what(), "") << "run " << i;
-      ++seen.refused;
-    }
-    if (::testing::Test::HasFatalFailure()) return;
-  }
-  EXPECT_GT(seen.good, more_than.good);
-  EXPECT_GT(seen.refused, more_than.refused);
-}
-
 // Every file of a split, or of all splits.
 void read_all(const Split& split);
 void read_all(const Dataset& set);

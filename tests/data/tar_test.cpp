@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "data/dataset.h"
+#include "data/mutation.h"
 #include "data/source/labelled.h"
 #include "data/support.h"
 #include "engine/base/file.h"
@@ -146,6 +147,16 @@ TEST_F(Tar, MoreArchivesThanStayOpen) {
     set.train().store->read(set.train().files[size_t(i)], bytes);
     EXPECT_EQ(bytes, picture(uint32_t(i)));
   }
+  // Those that were not kept open must not become others under the labels of the first.
+  for (const int i : {0, 299}) {
+    const std::string path = folder_.path(fmt::format("s/{:03}.tar", i));
+    std::filesystem::rename(path, path + ".old");
+    folder_.write(fmt::format("s/{:03}.tar", i), tar_of(samples(i + 1000, 1)));
+  }
+  set.train().store->read(set.train().files[0], bytes);
+  EXPECT_EQ(bytes, picture(0));
+  const Error error = error_of([&] { set.train().store->read(set.train().files[299], bytes); });
+  EXPECT_NE(std::string(error.what()).find("299.tar' was replaced"), std::string::npos) << error.what();
 }
 
 // What the tar program writes in each of its formats, with names beyond 100 and 255 bytes where it can.

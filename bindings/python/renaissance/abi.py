@@ -22,6 +22,7 @@ PRECISION_FP32, PRECISION_FP16, PRECISION_BF16 = 0, 1, 2
 OPTIMIZER_SGD, OPTIMIZER_LARS = 0, 1
 SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE = 0, 1, 2
 PHASE_TRAINING, PHASE_EVALUATING, PHASE_EPOCH_DONE, PHASE_CHECKPOINT, PHASE_CHECKPOINT_FAILED = 0, 1, 2, 3, 4
+JOB_READING_PART, JOB_PACKING, JOB_VERIFYING, JOB_INSPECTING = 0, 1, 2, 3
 ROLE_PARAMETER, ROLE_BUFFER, ROLE_CONSTANT, ROLE_UNUSED = 0, 1, 2, 3
 TENSOR_PARAMETER, TENSOR_GRADIENT, TENSOR_MOMENTUM, TENSOR_EMA, TENSOR_STATISTIC = 0, 1, 2, 3, 4
 MAX_RANK = 8
@@ -95,6 +96,20 @@ class ren_loader_statistics(Struct):
                 ('cpu_seconds', f64), ('wait_seconds', f64)]
 
 
+class ren_job_progress(Struct):
+    _fields_ = [('struct_size', u32), ('phase', i32), ('done', i64), ('total', i64), ('pictures_per_second', f64),
+                ('seconds_left', f64), ('message', text)]
+
+
+class ren_pack_options(Struct):
+    _fields_ = [('struct_size', u32), ('short_side', i32), ('quality', i32), ('threads', i32), ('bad_files', i32),
+                ('reserved0', u32)]
+
+
+class ren_inspect_options(Struct):
+    _fields_ = [('struct_size', u32), ('quick', i32), ('threads', i32), ('reserved0', u32)]
+
+
 class ren_trainer_options(Struct):
     _fields_ = [('struct_size', u32), ('precision', i32), ('device', text), ('batch', i64),
                 ('other_batches', c.POINTER(i64)), ('other_batch_count', size), ('evaluation_batch', i64),
@@ -138,6 +153,7 @@ class ren_verify_options(Struct):
 
 P = c.POINTER
 progress_fn = c.CFUNCTYPE(i32, c.c_void_p, P(ren_progress))
+job_progress_fn = c.CFUNCTYPE(i32, c.c_void_p, P(ren_job_progress))
 out = P(handle)  # a new handle
 buffer = (c.c_char_p, size, sizes)  # text of the library's, for _text()
 values = (floats, size, sizes)
@@ -162,6 +178,8 @@ FUNCTIONS = {
     'ren_dataset_class_count': (handle, P(i64)), 'ren_dataset_class_name': (handle, i64, *buffer),
     'ren_dataset_size': (handle, text, P(i64)), 'ren_dataset_path': (handle, text, i64, *buffer),
     'ren_dataset_label': (handle, text, i64, P(i32)),
+    'ren_dataset_pack': (handle, text, P(ren_pack_options), out, job_progress_fn, c.c_void_p),
+    'ren_dataset_inspect': (handle, P(ren_inspect_options), out, job_progress_fn, c.c_void_p),
     'ren_loader_create': (handle, text, P(ren_loader_options), out),
     'ren_loader_get_statistics': (handle, P(ren_loader_statistics)),
     'ren_loader_get_info': (handle, P(ren_loader_info)), 'ren_loader_start_epoch': (handle, i64, i64),

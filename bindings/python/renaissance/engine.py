@@ -215,6 +215,26 @@ class Model(Handle):
         return Report(abi.library().ren_model_report, self.handle)
 
 
+class Callback:
+    """A Python function as a progress callback; what it raises comes out of the call that runs it."""
+
+    def __init__(self, function, kind=abi.progress_fn):
+        self.problem, self.function = None, function
+        self.pointer = kind(self._run)
+
+    def _run(self, user, progress):
+        try:
+            return int(bool(self.function(progress.contents))) if self.function else 0
+        except BaseException as problem:  # KeyboardInterrupt too
+            self.problem = problem
+            return 1
+
+    def check(self, status):
+        if self.problem is not None:
+            raise self.problem
+        check(status)
+
+
 class Dataset(Handle):
     """Labelled pictures: class folders in a folder, zip or tar, a CSV list, tar shards, a .dts, IDX or CIFAR files."""
     _destroy = 'ren_dataset_destroy'
@@ -241,6 +261,43 @@ class Dataset(Handle):
         label = c.c_int32()
         check(abi.library().ren_dataset_label(self.handle, split.encode(), index, c.byref(label)))
         return read_text(abi.library().ren_dataset_path, self.handle, split.encode(), index), label.value
+
+    def pack(self, path, short_side=0, quality=90, threads=0, bad_files='fail', progress=None):
+        """Writes all splits, with labels, classes and paths, into one .dts file, which Dataset() takes.
+
+        short_side: pixels, at most 65500; pictures whose short side is longer are resized to it (as Pillow,
+        bilinear) and encoded as JPEG of `quality`, 1 to 100; all others keep their bytes, with 0 all do.
+        threads: that read, decode and encode, at most 1024; 0: one a processor. The file is the same for any number.
+        bad_files: 'fail' raises Error at the first picture that can't be decoded, 'skip' leaves such pictures out.
+        progress(ren_job_progress) is called after each picture and several times a second, on this thread: phase
+        (abi.JOB_*), done and total (pictures of the phase), pictures_per_second, seconds_left, message (bytes, mostly
+        None). A true result, what it raises and Ctrl-C stop it: the same call goes on with the PATH.part that stays.
+
+        Returns a Report: what was packed, left out and damaged. A file at `path` is replaced if it is a .dts. Raises
+        Error: a bad picture, a full disk, a place that can't be written, a source that changed meanwhile.
+        """
+        options = abi.ren_pack_options(short_side=short_side, quality=quality, threads=threads,
+                                       bad_files=Loader._bad[bad_files])
+        return self._job(progress, abi.library().ren_dataset_pack, encode(path), c.byref(options))
+
+    def inspect(self, quick=False, threads=0, progress=None):
+        """Decodes every picture (quick: reads its header only). Returns a Report: splits, classes with their counts,
+        formats, sizes, damaged pictures and broken ones with the reason; .passed is False when any is broken.
+
+        threads: at most 1024; 0: one a processor. progress: as of pack(); what stops it raises Error or comes out.
+        """
+        options = abi.ren_inspect_options(quick=int(quick), threads=threads)
+        return self._job(progress, abi.library().ren_dataset_inspect, c.byref(options))
+
+    def _job(self, progress, function, *arguments):
+        callback = Callback(progress, abi.job_progress_fn)
+
+        def run(report):
+            status = function(self.handle, *arguments, report, callback.pointer, None)
+            callback.check(status)
+            return status
+
+        return Report(run)
 
 
 class Loader(Handle):
@@ -296,26 +353,6 @@ def make_batch(images, labels, layout):
         labels = np.ascontiguousarray(labels, np.int32)
         batch.labels, batch.label_count = labels.ctypes.data_as(c.POINTER(c.c_int32)), labels.size
     return batch, (images, labels)
-
-
-class Callback:
-    """A Python function as a progress callback; what it raises comes out of the call that runs it."""
-
-    def __init__(self, function):
-        self.problem, self.function = None, function
-        self.pointer = abi.progress_fn(self._run)
-
-    def _run(self, user, progress):
-        try:
-            return int(bool(self.function(progress.contents))) if self.function else 0
-        except BaseException as problem:  # KeyboardInterrupt too
-            self.problem = problem
-            return 1
-
-    def check(self, status):
-        if self.problem is not None:
-            raise self.problem
-        check(status)
 
 
 class Trainer(Handle):

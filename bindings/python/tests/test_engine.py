@@ -177,6 +177,65 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(result.validation.samples, 50)
         self.assertAlmostEqual(trainer.evaluate(validation).top1, result.validation.top1)
 
+    def test_pack(self):
+        data, packed, seen = self.shapes(), os.path.join(self.folder, 'shapes.dts'), []
+        report = data.pack(packed, progress=lambda p: seen.append((p.phase, p.done, p.total)))
+        self.assertEqual(report.json()['pictures'], 150)
+        self.assertEqual({phase for phase, _, _ in seen}, {abi.JOB_PACKING, abi.JOB_VERIFYING})
+        self.assertIn((abi.JOB_PACKING, 150, 150), seen)
+        again = renaissance.Dataset(packed)
+        self.assertEqual(again.classes, data.classes)
+        for split in ('train', 'val'):
+            self.assertEqual([again[split, i] for i in range(again.size(split))],
+                             [(path.replace('/shapes/', '/shapes.dts/'), label)
+                              for path, label in (data[split, i] for i in range(data.size(split)))])
+        with open(packed, 'rb') as f:
+            whole = f.read()
+        report = data.pack(packed, short_side=20, quality=80, threads=1)   # replaces it
+        self.assertEqual(report.json()['resized'], 150)
+        self.assertLess(os.path.getsize(packed), len(whole))
+        self.assertEqual(renaissance.Dataset(packed).inspect().json()['width'], {'min': 20, 'median': 20, 'max': 20})
+
+        def interrupt(progress):
+            if progress.done == 100:
+                raise KeyboardInterrupt
+        with self.assertRaises(KeyboardInterrupt):
+            data.pack(packed, progress=interrupt)
+        self.assertTrue(os.path.exists(packed + '.part'))
+        with self.assertRaises(renaissance.Error) as caught:
+            data.pack(packed, progress=lambda p: p.phase == abi.JOB_PACKING)
+        self.assertEqual(caught.exception.code, abi.ERROR_CANCELLED)
+        said = []
+        report = data.pack(packed, progress=lambda p: said.append(p.message) if p.message else None)
+        self.assertGreater(report.json()['continued'], 0)
+        self.assertEqual(len(said), 1)
+        with open(packed, 'rb') as f:
+            self.assertEqual(f.read(), whole)
+        self.assertFalse(os.path.exists(packed + '.part'))
+        with self.assertRaisesRegex(renaissance.Error, 'm.onnx'):
+            data.pack(self.path)   # what is no pack is not replaced
+        with self.assertRaisesRegex(renaissance.Error, 'quality'):
+            data.pack(packed, quality=101)
+
+    def test_bad_pictures_in_packing_and_inspecting(self):
+        data = self.shapes()
+        self.assertTrue(data.inspect().passed)
+        with open(os.path.join(self.folder, 'shapes', data['train', 3][0]), 'r+b') as f:
+            f.truncate(200)
+        report = data.inspect(threads=2)
+        self.assertFalse(report.passed)
+        self.assertEqual([b['path'].rsplit('/', 1)[1] for b in report.json()['broken']], ['0003.jpg'])
+        self.assertTrue(data.inspect(quick=True).json()['quick'])
+        packed = os.path.join(self.folder, 'shapes.dts')
+        with self.assertRaisesRegex(renaissance.Error, '0003.jpg'):
+            data.pack(packed)
+        self.assertFalse(os.path.exists(packed))
+        report = data.pack(packed, bad_files='skip')
+        self.assertEqual((report.json()['pictures'], report.json()['bad_files']), (149, 1))
+        with self.assertRaises(renaissance.Error) as caught:
+            data.inspect(progress=lambda p: True)
+        self.assertEqual(caught.exception.code, abi.ERROR_CANCELLED)
+
     def test_exceptions_come_out_of_callbacks(self):
         data = self.shapes()
         model = renaissance.Model(os.path.join(ROOT, 'examples', 'quickstart', 'shapes_cnn.onnx'))

@@ -10,14 +10,15 @@
 namespace ren::data {
 namespace {
 
+// `from` has kImagePadding bytes behind its picture.
 void copy_row(const uint8_t* from, uint8_t* to, int width, int channels, bool flip) {
   if (!flip) {
     std::memcpy(to, from, size_t(width) * size_t(channels));
   } else if (channels == 3) {
-    for (int x = 0; x < width; ++x) {
-      const uint8_t* const pixel = from + 3 * (width - 1 - x);
-      to[3 * x] = pixel[0], to[3 * x + 1] = pixel[1], to[3 * x + 2] = pixel[2];
-    }
+    // Four bytes are one store; the next pixel replaces the last of them.
+    const uint8_t* pixel = from + 3 * (width - 1);
+    for (int x = 0; x + 1 < width; ++x, pixel -= 3, to += 3) std::memcpy(to, pixel, 4);
+    std::memcpy(to, pixel, 3);
   } else {
     std::reverse_copy(from, from + width, to);
   }

@@ -13,8 +13,6 @@
 namespace ren::data {
 namespace {
 
-constexpr int64_t kMostSamplesAtOnce = 32;
-
 void check(bool good, const char* field, const char* rule) {
   if (!good) fail(StatusCode::invalid_argument, "loader: {} must be {}", field, rule);
 }
@@ -40,7 +38,6 @@ BatchLoader::BatchLoader(const Split& split, const LoaderOptions& options) : sam
   const LoaderOptions& o = samples_.options;
   batches_ = data::batches_per_epoch(samples_.split.size(), o);
   thread_count_ = o.threads > 0 ? o.threads : hardware_threads();
-  chunk_ = std::clamp<int64_t>(o.batch / (2 * thread_count_), 1, kMostSamplesAtOnce);
   depends_on_epoch_ = o.shuffle || o.augmentation.is_random();
   image_bytes_ = size_t(o.height * o.width * o.channels);
   describe();
@@ -254,7 +251,8 @@ bool BatchLoader::schedule() {
   slot->batch = schedule_batch_;
   slot->range = batch_range(samples_.split.size(), samples_.options, schedule_batch_);
   slot->order = order_;
-  slot->handed = slot->done = 0;
+  slot->next = 0;
+  slot->done = 0;
   slot->error = nullptr;
   slot->error_at = slot->range.count;
   if (++schedule_batch_ == batches_) {
@@ -266,14 +264,13 @@ bool BatchLoader::schedule() {
 
 bool BatchLoader::take(Task& task) {
   if (paused_ || stopped_) return false;
-  if (queue_.empty() || queue_.back()->handed == queue_.back()->range.count)
-    if (!schedule()) return false;
-  Slot& slot = *queue_.back();
-  task.slot = &slot;
-  task.begin = slot.handed;
-  task.end = slot.handed = std::min(slot.handed + chunk_, slot.range.count);
-  task.generation = generation_.load();
-  return true;
+  for (;;) {  // workers take samples all the while
+    if (queue_.empty() || !has_samples_left(*queue_.back()))
+      if (!schedule()) return false;
+    Slot& slot = *queue_.back();
+    task = {&slot, slot.next.fetch_add(1), generation_.load()};
+    if (task.first < slot.range.count) return true;
+  }
 }
 
 void BatchLoader::work() noexcept {
@@ -302,20 +299,27 @@ void BatchLoader::work() noexcept {
     lock.lock();
     --in_flight_;
     work_done_.add(done);
-    task.slot->done += task.end - task.begin;
+    task.slot->done += task.made;
     if (is_ready(*task.slot)) ready_.notify_all();
     if (in_flight_ == 0 && paused_) idle_.notify_all();
   }
 }
 
-ThreadWork BatchLoader::run(const Task& task, std::unique_ptr<SampleMaker>& maker) noexcept {
+ThreadWork BatchLoader::run(Task& task, std::unique_ptr<SampleMaker>& maker) noexcept {
   Slot& slot = *task.slot;
-  int64_t sample = task.begin;
+  const auto goes_on = [&] { return generation_.load(std::memory_order_relaxed) == task.generation; };
+  for (int64_t sample = task.first; sample < slot.range.count && goes_on(); sample = slot.next.fetch_add(1)) {
+    make_sample(slot, sample, maker);
+    ++task.made;
+  }
+  return maker ? maker->take_work() : ThreadWork{};
+}
+
+void BatchLoader::make_sample(Slot& slot, int64_t sample, std::unique_ptr<SampleMaker>& maker) noexcept {
   try {
     if (!maker) maker = std::make_unique<SampleMaker>(samples_);
-    for (; sample < task.end && generation_.load(std::memory_order_relaxed) == task.generation; ++sample)
-      maker->make(slot.range.first + sample, slot.order.get(), slot.epoch,
-                  slot.images + size_t(sample) * image_bytes_, slot.labels[sample]);
+    maker->make(slot.range.first + sample, slot.order.get(), slot.epoch,
+                slot.images + size_t(sample) * image_bytes_, slot.labels[sample]);
   } catch (const Error&) {
     note_error(slot, sample, std::current_exception());
   } catch (const std::bad_alloc&) {
@@ -323,7 +327,6 @@ ThreadWork BatchLoader::run(const Task& task, std::unique_ptr<SampleMaker>& make
   } catch (const std::exception& error) {
     note_error(slot, sample, std::make_exception_ptr(Error(StatusCode::internal, error.what())));
   }
-  return maker ? maker->take_work() : ThreadWork{};
 }
 
 // Of several failures the first in the stream is told, whichever thread came first.

@@ -18,10 +18,12 @@
 
 namespace ren::data {
 
-// A ring of batch slots that worker threads fill in the order of the stream, a few samples
-// at a time. The stream goes on into the next epoch by itself, so the first batch of an
-// epoch is there when the trainer asks for it; start_epoch() for anything else discards
-// what was made ahead.
+// A ring of batch slots that worker threads fill in the order of the stream. All threads are at the same
+// batch, the first that has samples left, and each takes its next sample when it is done with one: no thread
+// has samples that wait for it, so there are none to steal, and one that is at a large picture holds up
+// nothing but that picture's batch, while the others go on to the end of the ring. The stream goes on into
+// the next epoch by itself, so the first batch of an epoch is there when the trainer asks for it;
+// start_epoch() for anything else discards what was made ahead.
 class BatchLoader final : public Loader {
  public:
   BatchLoader(const Split& split, const LoaderOptions& options);
@@ -48,15 +50,19 @@ class BatchLoader final : public Loader {
     int64_t epoch = 0, batch = 0;
     BatchRange range;
     Order order;
-    int64_t handed = 0, done = 0;  // samples given to workers, samples finished
+    std::atomic<int64_t> next{0};  // sample to be taken by a worker, which needs no mutex for it
+    int64_t done = 0;              // samples of workers that have left the batch
     int64_t error_at = 0;          // the first sample that failed
     std::exception_ptr error;
     int64_t given = 0;  // the call of next() that gave it out
   };
+  // A worker's time at a batch. It begins with a sample: a batch that is done has no workers then, also none
+  // that would only find nothing left.
   struct Task {
     Slot* slot = nullptr;
-    int64_t begin = 0, end = 0;  // samples of the batch
+    int64_t first = 0;  // sample
     uint64_t generation = 0;
+    int64_t made = 0;  // samples, those that failed counted
   };
 
   void describe();
@@ -66,20 +72,21 @@ class BatchLoader final : public Loader {
   void work() noexcept;
   bool take(Task& task);
   bool schedule();
-  ThreadWork run(const Task& task, std::unique_ptr<SampleMaker>& maker) noexcept;
+  ThreadWork run(Task& task, std::unique_ptr<SampleMaker>& maker) noexcept;
+  void make_sample(Slot& slot, int64_t sample, std::unique_ptr<SampleMaker>& maker) noexcept;
   void wait_for_batch(std::unique_lock<std::mutex>& lock);
   void fail_stream(const std::exception_ptr& error);
   void note_error(Slot& slot, int64_t sample, std::exception_ptr error);
   void discard_ahead(std::unique_lock<std::mutex>& lock);
   void release_held(int64_t up_to_call);
   int64_t keyed_epoch(int64_t epoch) const { return depends_on_epoch_ ? epoch : 0; }
+  bool has_samples_left(const Slot& slot) const { return slot.next.load() < slot.range.count; }
   bool is_ready(const Slot& slot) const { return slot.done == slot.range.count; }
   bool has_batch() const { return !queue_.empty() && is_ready(*queue_.front()); }
 
   SampleSet samples_;
   Description description_;
   int64_t batches_ = 0;
-  int64_t chunk_ = 1;
   int thread_count_ = 1;
   bool depends_on_epoch_ = false;
   size_t image_bytes_ = 0;  // of one sample

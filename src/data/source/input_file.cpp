@@ -33,6 +33,7 @@ InputFile::InputFile(const std::string& path)
   const int reason = fstat(descriptor_, &info) != 0 ? errno : 0;
   if (reason == 0 && S_ISREG(info.st_mode)) {
     size_ = int64_t(info.st_size);
+    identity_ = {uint64_t(info.st_dev), uint64_t(info.st_ino)};
     return;
   }
   close(descriptor_);

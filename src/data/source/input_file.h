@@ -20,6 +20,12 @@ class InputFile {
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // when it was opened
+  // Tells whether a name leads to the same file as before, whatever is in it.
+  struct Identity {
+    uint64_t device = 0, inode = 0;
+    bool operator==(const Identity&) const = default;
+  };
+  const Identity& identity() const { return identity_; }
   // Nanoseconds since 1970; 0: it can't be told.
   int64_t modified_now() const;
 
@@ -32,6 +38,7 @@ class InputFile {
   std::string path_;
   int descriptor_ = -1;
   int64_t size_ = 0;
+  Identity identity_;
 };
 
 // What the file system says about a regular file.

@@ -185,6 +185,7 @@ class TarStore final : public FileStore {
     Listing listing;
     for (size_t i = 0; i < shards.size(); ++i) {
       auto file = std::make_unique<const InputFile>(shards[i]);
+      identities_.push_back(file->identity());
       Lister(*file, uint32_t(i), purpose, shards.size() > 1 ? names_[i] + '/' : "", listing).list();
       if (i < kMostOpen) open_[i] = std::move(file);
     }
@@ -236,9 +237,11 @@ class TarStore final : public FileStore {
     const Place& place = places_[size_t(file)];
     bytes.resize(std::min(limit, size_t(place.size)));
     if (place.shard < open_.size())
-      open_[place.shard]->read_exactly(int64_t(place.offset), bytes.data(), bytes.size());
-    else
-      InputFile(shards_[place.shard]).read_exactly(int64_t(place.offset), bytes.data(), bytes.size());
+      return open_[place.shard]->read_exactly(int64_t(place.offset), bytes.data(), bytes.size());
+    const InputFile shard(shards_[place.shard]);
+    if (shard.identity() != identities_[place.shard])  // its pictures lie elsewhere and are others
+      fail(StatusCode::invalid_data, "'{}' was replaced while it was used", shard.path());
+    shard.read_exactly(int64_t(place.offset), bytes.data(), bytes.size());
   }
 
   // Asked each time: an archive that is written while it is read holds other pictures than it listed.
@@ -335,6 +338,7 @@ class TarStore final : public FileStore {
   const std::vector<std::string> shards_, names_;
   std::vector<int8_t> splits_;  // one a shard, of kSplits
   std::vector<std::unique_ptr<const InputFile>> open_;
+  std::vector<InputFile::Identity> identities_;  // of all shards
   std::vector<Place> places_;
   std::vector<int32_t> labels_;
   std::vector<std::string> classes_;

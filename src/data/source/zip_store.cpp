@@ -8,6 +8,7 @@
 
 #include "data/decode/decode.h"
 #include "data/source/stores.h"
+#include "data/source/zip_file.h"
 #include "engine/base/status.h"
 
 namespace ren::data {
@@ -16,38 +17,16 @@ namespace {
 constexpr int kMostHandles = 8;             // each holds the archive's directory in memory
 constexpr size_t kChunk = size_t{1} << 20;  // of an entry, whose size is only what the archive says
 
-struct DiscardZip {
-  void operator()(zip_t* archive) const { zip_discard(archive); }
-};
-using ZipHandle = std::unique_ptr<zip_t, DiscardZip>;
-
 struct CloseZipFile {
   void operator()(zip_file_t* file) const { zip_fclose(file); }
 };
-using ZipFile = std::unique_ptr<zip_file_t, CloseZipFile>;
-
-ZipHandle open_zip(const std::string& path) {
-  // libzip converts dates with mktime(), whose lock inside the C library ThreadSanitizer
-  // can't see; opening is rare enough to take turns.
-  static std::mutex turns;
-  const std::lock_guard lock(turns);
-  int code = 0;
-  zip_t* const archive = zip_open(path.c_str(), ZIP_RDONLY, &code);
-  if (archive != nullptr) return ZipHandle(archive);
-  zip_error_t error;
-  zip_error_init_with_code(&error, code);
-  const std::string reason = zip_error_strerror(&error);
-  zip_error_fini(&error);
-  const bool system = code == ZIP_ER_OPEN || code == ZIP_ER_READ || code == ZIP_ER_SEEK;
-  fail(system ? StatusCode::io : StatusCode::invalid_data,
-       "cannot open the archive '{}': {} (damaged or not fully copied?)", path, reason);
-}
+using OpenEntry = std::unique_ptr<zip_file_t, CloseZipFile>;
 
 class ZipStore final : public FileStore {
  public:
-  explicit ZipStore(const std::string& path) {
+  explicit ZipStore(const std::string& path) : archive_(std::make_shared<const InputFile>(path)) {
     uri_ = path;
-    ZipHandle archive = open_zip(path);
+    ZipHandle archive = open_zip(archive_);
     list(archive.get());
     free_.push_back(std::move(archive));
     opened_ = 1;
@@ -97,7 +76,7 @@ class ZipStore final : public FileStore {
       ++opened_;
     }
     try {
-      return open_zip(uri_);
+      return open_zip(archive_);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       --opened_;
@@ -242,13 +221,14 @@ class ZipStore final : public FileStore {
     const ZipStore& store_;
     int64_t file_;
     zip_uint64_t size_ = 0;
-    ZipFile opened_;
+    OpenEntry opened_;
   };
 
   [[noreturn]] void fail_entry(int64_t file, const std::string& reason) const {
     fail(StatusCode::invalid_data, "cannot read '{}': {}", full_path(file), reason);
   }
 
+  const std::shared_ptr<const InputFile> archive_;
   std::vector<zip_uint64_t> indices_;  // of the files, in the archive
   std::vector<FileFacts> facts_;
   mutable std::mutex mutex_;
