@@ -71,6 +71,39 @@ class Training(Case):
         with open(self.path('a.onnx'), 'rb') as a, open(self.path('b.onnx'), 'rb') as b:
             self.assertEqual(a.read(), b.read())
 
+    def train_with(self, augment, out, *more, epochs='1'):
+        arguments = list(self.train(out, *more, epochs=epochs))
+        arguments[arguments.index('--augment') + 1] = augment
+        return arguments
+
+    def test_mixed_batches(self):
+        choice = self.path('mix.json')
+        with open(choice, 'w') as f:
+            json.dump([{'name': 'RandomCrop', 'padding': 2}, {'name': 'RandomHorizontalFlip'},
+                       {'name': 'RandomChoice', 'transforms': [{'name': 'MixUp', 'alpha': 0.2}, {'name': 'CutMix'}]}], f)
+        listed = 'flip,pad-crop:2,mixup:0.2,cutmix:1'
+        models = []
+        for name, augment, threads in (('1.onnx', listed, '1'), ('2.onnx', listed, '3'), ('3.onnx', choice, '2')):
+            out, _ = self.passes(*self.train_with(augment, name, '--json', '--loader-threads', threads, '--label-smoothing', '0.1', epochs='12'))
+            events = [json.loads(line) for line in out.splitlines()]
+            self.assertEqual(events[0]['augmentation'], 'pad-crop:2,flip:0.5,mixup:0.2,cutmix:1')
+            losses = [e['training']['loss'] for e in events if e['event'] == 'epoch']
+            # Three pictures of each color are learned soon; a batch's mixture moves the loss of an epoch by much.
+            self.assertLess(sum(losses[-3:]), 0.9 * sum(losses[:3]), losses)
+            with open(self.path(name), 'rb') as f:
+                models.append(f.read())
+        self.assertEqual(models[0], models[1])   # for any number of threads
+        self.assertEqual(models[0], models[2])   # the same recipe, as a file
+        self.passes(*self.train_with('flip,pad-crop:2', '4.onnx', '--label-smoothing', '0.1', epochs='12'))
+        with open(self.path('4.onnx'), 'rb') as f:
+            self.assertNotEqual(models[0], f.read())
+
+    def test_mixtures_that_are_refused(self):
+        for augment, says in (('mixup:0', 'alpha from 0.001 to 1000'), ('mixup:-1', 'alpha from 0.001 to 1000'),
+                              ('mixup,mixup', 'more than once'), ('cutmix,flip', 'before MixUp and CutMix'), ('cutmix:x', 'not a number')):
+            self.refused(*self.train_with(augment, 'r.onnx'), says=says)
+            self.assertFalse(os.path.exists(self.path('r.onnx')))
+
     def test_averaged_weights(self):
         self.refused(*self.train('w.onnx', '--out-ema', self.path('e.onnx')), says='--ema')
         self.passes(*self.train('w.onnx', '--ema', '0.9', '--out-ema', self.path('e.onnx')))

@@ -35,7 +35,8 @@ void check_options(const TrainerOptions& o) {
   want(o.spec.loss.label_smoothing >= 0 && o.spec.loss.label_smoothing < 1, "label smoothing",
        "must be in [0, 1)");
   const auto want_alpha = [&](double alpha, const char* where) {
-    want(alpha == 0 || (alpha >= 0.001 && alpha <= 1000), where, "must be in 0.001 to 1000, or 0 for none");
+    want(alpha == 0 || (alpha >= MixSpec::kLeastAlpha && alpha <= MixSpec::kMostAlpha), where,
+         "must be in 0.001 to 1000, or 0 for none");
   };
   want_alpha(o.spec.mix.mixup, "MixUp's alpha");
   want_alpha(o.spec.mix.cutmix, "CutMix's alpha");
