@@ -71,7 +71,7 @@ extern "C" {
 
 /* Grows with every change that a caller could notice; a library serves all older headers of
  * its major version (the upper 16 bits). */
-#define REN_ABI_VERSION UINT32_C(0x00000004)
+#define REN_ABI_VERSION UINT32_C(0x00000005)
 
 /* The library's ABI version. A caller that needs REN_ABI_VERSION checks that the upper 16 bits
  * are equal and the lower ones not smaller. */
@@ -389,6 +389,10 @@ typedef struct ren_loader_options {
    *   rand-augment[:OPS[,MAGNITUDE[,BINS]]][:nearest|bilinear|bicubic]   (2,9,31:nearest)
    *   trivial-augment-wide[:BINS][:nearest|bilinear|bicubic]   (31:nearest)
    *   auto-contrast[:P]         P 0 to 1 (0.5)
+   * Last, for training, what mixes each picture of a batch with the one before it; with both, each step takes
+   * one of them at random. The trainer does it, not the loader: give it the alphas of ren_loader_info.
+   *   mixup[:ALPHA]             0.001 to 1000 (1)
+   *   cutmix[:ALPHA]            0.001 to 1000 (1)
    * Or a JSON list, e.g. [{"name": "RandAugment", "num_ops": 2, "magnitude": 9}], as the text itself or as
    * the name of a file that ends with ".json", which is read by ren_loader_create. */
   const char* augmentation;
@@ -408,6 +412,7 @@ typedef struct ren_loader_info {
   int32_t image_type;               /* REN_IMAGE_* */
   int64_t samples, batch, batches;  /* in one epoch; batches rounded as last_batch says */
   int64_t bad_files, damaged_files; /* so far: unusable, and usable with the decoder's warning */
+  double mixup_alpha, cutmix_alpha; /* what its augmentation asks of the trainer; 0: not that one */
 } ren_loader_info;
 #define REN_LOADER_INFO_INIT REN_INIT_(ren_loader_info)
 
@@ -538,8 +543,9 @@ REN_API int32_t ren_dataset_inspect(const ren_dataset* dataset, const ren_inspec
 
 /* Writes a contact sheet, a PNG file: the first options->batch pictures (or all there are) that a loader
  * with these options gives in its first epoch, as a network will see them before normalisation. last_batch,
- * prefetch and cache_bytes don't matter. Blocks. Errors: as of the loader; IO; INVALID_ARGUMENT (`path` is
- * the data set, one of its pictures, or any file but a PNG file; a sheet of more than 178,956,970 pixels). */
+ * prefetch and cache_bytes don't matter, and MixUp and CutMix are not shown. Blocks. Errors: as of the
+ * loader; IO; INVALID_ARGUMENT (`path` is the data set, one of its pictures, or any file but a PNG file; a
+ * sheet of more than 178,956,970 pixels). */
 REN_API int32_t ren_dataset_sheet(const ren_dataset* dataset, const char* split,
                                   const ren_loader_options* options, const char* path);
 
@@ -598,6 +604,14 @@ typedef struct ren_trainer_options {
    * fastest; the same bits as long as the cache of such choices stays. The CPU is deterministic either way,
    * for one number of threads. */
   int32_t deterministic;
+  /* MixUp and CutMix, as torchvision.transforms.v2 has them, of all training steps, wherever their batches
+   * come from: ren_trainer_fit and ren_trainer_step, not evaluation and prediction. Each is 0 (not that one)
+   * or 0.001 to 1000, the alpha of the Beta distribution that a batch's share is drawn from; with both, each
+   * step takes one of them, with equal chances. Each picture is mixed with the one before it in the batch
+   * (the first with the last), after the normalisation; the loss is that of both labels, by their shares.
+   * What is drawn depends on seed and the number of the step alone. Needs outputs with one class of several a
+   * picture (UNSUPPORTED). */
+  double mixup_alpha, cutmix_alpha;
 } ren_trainer_options;
 #define REN_TRAINER_OPTIONS_INIT REN_INIT_(ren_trainer_options)
 
@@ -606,14 +620,15 @@ typedef struct ren_step_result {
   int32_t skipped;           /* 1: the gradients overflowed and no parameter was updated */
   double loss;               /* mean over the batch's targets, weighted sum over outputs */
   int64_t samples;           /* targets that counted */
-  int64_t correct, correct5; /* where the label is the largest score, among the five largest */
+  int64_t correct, correct5; /* where the label is the largest score, among the five largest; of a picture
+                                mixed with another, the label with the larger share */
 } ren_step_result;
 #define REN_STEP_RESULT_INIT REN_INIT_(ren_step_result)
 
 /* Sums over many batches. This struct is fixed for the major ABI version. */
 typedef struct ren_metrics {
   double loss;       /* mean over all targets */
-  double top1, top5; /* shares, 0..1 */
+  double top1, top5; /* shares, 0..1; see ren_step_result for mixed pictures */
   int64_t samples, steps, skipped;
   double seconds;
 } ren_metrics;
@@ -679,13 +694,14 @@ typedef struct ren_fit_options {
  * it returns REN_ERROR_CANCELLED, the running step finished and the checkpoint, if named, written.
  * `result` (may be NULL) gets the last epoch's metrics; fn may be NULL. The checkpoint's place is tried
  * before the first step: IO, or INVALID_ARGUMENT when it is the model's file, its external data or the data
- * set. A checkpoint that can't be written later on doesn't end the training: fn is told, and `result` counts
- * them; only a stop whose checkpoint fails is IO. Non-finite losses, weights or outputs: NUMERICAL. */
+ * set, or when the training loader's augmentation names MixUp or CutMix other than the trainer's. A
+ * checkpoint that can't be written later on doesn't end the training: fn is told, and `result` counts them;
+ * only a stop whose checkpoint fails is IO. Non-finite losses, weights or outputs: NUMERICAL. */
 REN_API int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* validation,
                                 const ren_fit_options* options, ren_progress* result, ren_progress_fn fn,
                                 void* user);
 /* All pictures of a loader once, in inference mode. Blocks. fn may be NULL. NUMERICAL, naming the first
- * picture, when the output for one is not finite. */
+ * picture, when the output for one is not finite. Nothing is mixed, whatever the loader's augmentation says. */
 REN_API int32_t ren_trainer_evaluate(ren_trainer* trainer, ren_loader* loader, ren_metrics* metrics,
                                      ren_progress_fn fn, void* user);
 /* Ends a running ren_trainer_fit or _evaluate after its present step, or the next one at once. From any

@@ -78,6 +78,13 @@ class Entry {
     check_size();
     return 0;
   }
+  // RandomChoice: what it chooses from.
+  const json& transforms() {
+    const json* const value = find("transforms");
+    if (value == nullptr || !value->is_array())
+      refuse("transforms has to be given, a list: [{{\"name\": \"MixUp\"}}, {{\"name\": \"CutMix\"}}]");
+    return *value;
+  }
   void check_all_known() const {
     for (const auto& [key, value] : object_.items())
       if (key != "name" && known_.count(key) == 0)
@@ -128,6 +135,28 @@ void add_step(Entry& entry, const data::StepInfo& info, AugmentationBuilder& bui
   builder.add_step(step, info.torchvision_name);
 }
 
+bool is_mix(const std::string& name) { return name == "MixUp" || name == "CutMix"; }
+
+void add_mix(const std::string& name, Entry& entry, AugmentationBuilder& builder) {
+  const double alpha = entry.number("alpha", 1.0);
+  entry.check_all_known();
+  builder.set_mix(name == "MixUp" ? &Augmentation::mixup : &Augmentation::cutmix, alpha, name);
+}
+
+// torchvision's recipes choose between MixUp and CutMix so; of other transforms it isn't known here.
+void add_choice(Entry& entry, AugmentationBuilder& builder) {
+  if (builder.has_mix()) refuse("MixUp and CutMix are given more than once");
+  const json& transforms = entry.transforms();
+  for (const json& one : transforms) {
+    const bool named = one.is_object() && one.contains("name") && one["name"].is_string();
+    if (!named || !is_mix(one["name"]))
+      refuse("it chooses between MixUp and CutMix alone, not {}", one.dump());
+    Entry chosen(one, 0, 0);
+    add_mix(one["name"], chosen, builder);
+  }
+  if (transforms.size() != 2) refuse("it has {} transforms, MixUp and CutMix are needed", transforms.size());
+}
+
 void add_transform(const std::string& name, Entry& entry, AugmentationBuilder& builder) {
   if (name == "RandomResizedCrop") {
     add_resized_crop(entry, builder);
@@ -143,11 +172,20 @@ void add_transform(const std::string& name, Entry& entry, AugmentationBuilder& b
     builder.augmentation.padding = entry.whole("padding", 0);
   } else if (name == "RandomHorizontalFlip") {
     builder.set_flip(entry.number("p", 0.5), name);
+  } else if (name == "RandomChoice") {
+    add_choice(entry, builder);
+  } else if (is_mix(name)) {
+    if (builder.has_mix())
+      refuse(
+          "there is MixUp or CutMix already; {{\"name\": \"RandomChoice\", \"transforms\": [...]}} takes "
+          "both");
+    add_mix(name, entry, builder);
   } else if (const data::StepInfo* info = data::find_step(name, &data::StepInfo::torchvision_name)) {
     add_step(entry, *info, builder);
   } else {
     std::string names = "RandomResizedCrop, Resize, CenterCrop, RandomCrop, RandomHorizontalFlip";
     for (const data::StepInfo& one : data::step_infos()) names.append(", ").append(one.torchvision_name);
+    names += ", MixUp, CutMix, RandomChoice (of these two)";
     refuse("'{}' is not known; there are {}", name, names);
   }
   entry.check_all_known();

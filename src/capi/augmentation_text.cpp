@@ -105,7 +105,7 @@ data::Step read_step(const data::StepInfo& info, std::string_view value, std::st
 [[noreturn]] void refuse_unknown(std::string_view item) {
   std::string names =
       "none, auto, exact, flip[:P], pad-crop[:PIXELS], random-resized-crop[:MIN[-MAX[,RATIO-RATIO]]], "
-      "center-crop[:SHORT], resize[:SHORT], bilinear, bicubic";
+      "center-crop[:SHORT], resize[:SHORT], bilinear, bicubic, mixup[:ALPHA], cutmix[:ALPHA]";
   for (const data::StepInfo& info : data::step_infos()) names.append(", ").append(data::signature_text(info));
   fail(StatusCode::invalid_argument, "augmentation '{}' is not known; there are {}", item, names);
 }
@@ -158,6 +158,9 @@ void add_item(const Item& item, AugmentationBuilder& builder, int height, int wi
     builder.set_flip(item.has_value ? number(item.value, item.text) : 0.5, item.text);
   } else if (item.name == "bilinear" || item.name == "bicubic") {
     builder.augmentation.filter = item.name == "bilinear" ? data::Filter::bilinear : data::Filter::bicubic;
+  } else if (item.name == "mixup" || item.name == "cutmix") {
+    builder.set_mix(item.name == "mixup" ? &Augmentation::mixup : &Augmentation::cutmix,
+                    item.has_value ? number(item.value, item.text) : 1.0, item.text);
   } else if (const data::StepInfo* info = data::find_step(item.name, &data::StepInfo::name)) {
     builder.add_step(
         item.has_value ? read_step(*info, item.value, item.text) : data::Step::with_defaults(info->kind),
@@ -216,6 +219,8 @@ std::string augmentation_text(const Augmentation& a) {
   if (a.flip > 0) items.push_back(fmt::format("flip:{}", a.flip));
   for (const data::Step& step : a.steps) items.push_back(step.text());
   if (a.filter == data::Filter::bicubic) items.push_back("bicubic");
+  if (a.mixup > 0) items.push_back(fmt::format("mixup:{}", a.mixup));
+  if (a.cutmix > 0) items.push_back(fmt::format("cutmix:{}", a.cutmix));
   return items.empty() ? "none" : fmt::format("{}", fmt::join(items, ","));
 }
 

@@ -113,6 +113,10 @@ template <>
 inline constexpr uint32_t first_size<ren_loader_options> = offsetof(ren_loader_options, decode);
 template <>
 inline constexpr uint32_t first_size<ren_progress> = offsetof(ren_progress, failed_checkpoints);
+template <>
+inline constexpr uint32_t first_size<ren_loader_info> = offsetof(ren_loader_info, mixup_alpha);
+template <>
+inline constexpr uint32_t first_size<ren_trainer_options> = offsetof(ren_trainer_options, deterministic);
 
 template <typename T>
 void check_size(const T* given, const char* what) {

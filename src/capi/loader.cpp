@@ -11,8 +11,9 @@
 
 namespace ren::capi {
 
-LoaderState::LoaderState(std::unique_ptr<data::Loader> pictures, std::string place, std::string augmentation)
-    : pictures_(pictures.get()), place_(std::move(place)), augmentation_(std::move(augmentation)) {
+LoaderState::LoaderState(std::unique_ptr<data::Loader> pictures, std::string place, std::string augmentation,
+                         MixSpec mix)
+    : pictures_(pictures.get()), place_(std::move(place)), augmentation_(std::move(augmentation)), mix_(mix) {
   source_ = std::move(pictures);
 }
 
@@ -142,8 +143,9 @@ int32_t ren_loader_create(const ren_dataset* dataset, const char* split, const r
     not_null(out, "loader");
     const data::Split& chosen = find_split(*set, name);
     const data::LoaderOptions o = loader_options(options);
+    const MixSpec mix{o.augmentation.mixup, o.augmentation.cutmix};
     give_handle(out, std::make_shared<LoaderState>(data::make_loader(chosen, o), chosen.store->uri(),
-                                                   augmentation_text(o.augmentation)));
+                                                   augmentation_text(o.augmentation), mix));
   });
 }
 
@@ -171,6 +173,8 @@ int32_t ren_loader_get_info(const ren_loader* loader, ren_loader_info* out) {
     info.batches = state->batches_per_epoch();
     info.bad_files = report.bad_files;
     info.damaged_files = report.damaged_files;
+    info.mixup_alpha = state->mix().mixup;
+    info.cutmix_alpha = state->mix().cutmix;
     give_result(out, info);
   });
 }

@@ -5,6 +5,7 @@
 
 #include "capi/guard.h"
 #include "data/dataset.h"
+#include "engine/compile/spec.h"
 
 namespace ren::capi {
 
@@ -15,7 +16,9 @@ data::LoaderOptions loader_options(const ren_loader_options& options);
 // allocator that it is offered and keeps its owner alive, for the slots are made of its memory.
 class LoaderState final : public BatchSource {
  public:
-  LoaderState(std::unique_ptr<data::Loader> pictures, std::string place, std::string augmentation);
+  // `mix`: what its augmentation asks of who trains with it.
+  LoaderState(std::unique_ptr<data::Loader> pictures, std::string place, std::string augmentation,
+              MixSpec mix);
   LoaderState(std::unique_ptr<BatchSource> source, int64_t labels_per_sample)
       : source_(std::move(source)), labels_per_sample_(labels_per_sample) {}
 
@@ -38,6 +41,7 @@ class LoaderState final : public BatchSource {
   data::LoaderStatistics statistics() const;
   const std::string& place() const { return place_; }  // of the data set; empty: none
   const std::string& augmentation() const { return augmentation_; }
+  const MixSpec& mix() const { return mix_; }
 
   UseFlag use;
 
@@ -46,6 +50,7 @@ class LoaderState final : public BatchSource {
   std::unique_ptr<BatchSource> source_;
   const data::Loader* pictures_ = nullptr;  // source_, when it reads pictures
   std::string place_, augmentation_;
+  MixSpec mix_;
   int64_t labels_per_sample_ = 1;
   bool started_ = false;
 };

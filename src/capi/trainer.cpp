@@ -135,6 +135,21 @@ std::vector<Place> needed_places(const TrainerState& trainer) {
   return places;
 }
 
+std::string mix_text(const MixSpec& mix) {
+  return fmt::format("mixup_alpha {} and cutmix_alpha {}", mix.mixup, mix.cutmix);
+}
+
+// The trainer mixes, for any source. What a loader's augmentation asks for is not passed over.
+void check_mix(const Trainer& trainer, const LoaderState& loader) {
+  const MixSpec& own = trainer.options().spec.mix;
+  if (loader.mix().any() && !(loader.mix() == own))
+    fail(StatusCode::invalid_argument,
+         "the training loader's augmentation asks for {}, the trainer was made with {}: give it the alphas "
+         "that "
+         "ren_loader_get_info tells",
+         mix_text(loader.mix()), mix_text(own));
+}
+
 // The loader keeps the trainer, if it takes memory of its device.
 BatchSource& source_for(const std::shared_ptr<TrainerState>& trainer,
                         const std::shared_ptr<LoaderState>& loader) {
@@ -295,6 +310,7 @@ int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* 
       fail(StatusCode::invalid_argument, "training and validation share a loader");
     if (state->trainer->options().evaluation_only)
       fail(StatusCode::invalid_state, "this trainer was made for evaluation only");
+    check_mix(*state->trainer, *train_loader);
     const std::string checkpoint = text_or(options.checkpoint, "", "checkpoint");
     const InUse use(state->use, "trainer"), training_use(train_loader->use, "training loader");
     std::optional<InUse> validation_use;

@@ -112,6 +112,12 @@ void check_numbers(const ren_trainer_options& o) {
   positive(o.weight_decay, "weight_decay");
   want(o.label_smoothing >= 0 && o.label_smoothing < 1, "label_smoothing", o.label_smoothing,
        "it has to be in [0, 1)");
+  const auto alpha = [&](double value, const char* where) {
+    want(value == 0 || (value >= MixSpec::kLeastAlpha && value <= MixSpec::kMostAlpha), where, value,
+         "it has to be in 0.001 to 1000, or 0 for none");
+  };
+  alpha(o.mixup_alpha, "mixup_alpha");
+  alpha(o.cutmix_alpha, "cutmix_alpha");
   positive(o.warmup_epochs, "warmup_epochs");
   positive(o.final_learning_rate, "final_learning_rate");
   positive(o.step_epochs, "step_epochs");
@@ -170,6 +176,7 @@ TrainerOptions trainer_options(const ren_trainer_options& o, const Model& model)
     out.spec.loss.outputs = parse_losses(text_of(o.losses, "losses"), model.imported.graph);
   out.spec.loss.label_smoothing = o.label_smoothing;
   if (o.ignore_index != 0) out.spec.loss.ignore_index = o.ignore_index;
+  out.spec.mix = {o.mixup_alpha, o.cutmix_alpha};
   out.spec.optimizer.kind = OptimizerKind(o.optimizer);
   out.spec.optimizer.nesterov = o.nesterov != 0;
   out.spec.optimizer.momentum = o.momentum > 0;

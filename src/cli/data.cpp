@@ -242,11 +242,11 @@ void add_data(CLI::App& app, int& exit_code) {
                    "PNG file to write: the first pictures of an epoch as the network will see them")
       ->type_name("FILE");
   std::vector<CLI::Option*> of_sheet;
-  of_sheet.push_back(
-      command
-          ->add_option("--augment", state->augment,
-                       "What is done to the sheet's pictures, as `train` takes it (default: auto)")
-          ->type_name("LIST"));
+  of_sheet.push_back(command
+                         ->add_option("--augment", state->augment,
+                                      "What is done to the sheet's pictures, as `train` takes it, but for "
+                                      "mixup and cutmix (default: auto)")
+                         ->type_name("LIST"));
   of_sheet.push_back(command
                          ->add_option("--model", state->model.path,
                                       "ONNX file whose input tells the sheet's size and channels")

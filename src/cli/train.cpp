@@ -155,6 +155,10 @@ void Train::make_trainer() {
   training.apply(o);
   device.apply(o);
   normalize.apply(o);
+  ren_loader_info stream = REN_LOADER_INFO_INIT;
+  check(ren_loader_get_info(training_.get(), &stream));
+  o.mixup_alpha = stream.mixup_alpha;  // what --augment says of whole batches
+  o.cutmix_alpha = stream.cutmix_alpha;
   const int64_t rest = training_size_ % training.batch;
   if (!drop_last && rest != 0) {
     o.other_batches = &rest;
@@ -422,8 +426,9 @@ void add_train(CLI::App& app, int&) {
           "0.08-1), center-crop[:SHORT] (pixels), resize and exact (pictures have the model's size), "
           "one of bilinear, bicubic, and torchvision's transforms, each with its numbers: vertical-flip, "
           "color-jitter:B,C,S,H, random-grayscale, gaussian-blur:SIZE, random-erasing, rand-augment:2,9, "
-          "trivial-augment-wide, auto-contrast (docs/data.md); or a .json file with a list of torchvision's "
-          "transforms (default: auto)")
+          "trivial-augment-wide, auto-contrast, and last, of whole batches, mixup:0.2, cutmix:1 "
+          "(docs/data.md); "
+          "or a .json file with a list of torchvision's transforms (default: auto)")
       ->type_name("LIST|FILE.json");
   state->normalize.add(*command);
   command->add_flag("--drop-last", state->drop_last, "Leave out an epoch's last batch when it isn't full");

@@ -85,7 +85,7 @@ int posix_memalign(void** p, size_t a, size_t n) {
 namespace ren {
 namespace {
 
-void train(Precision precision) {
+void train(Precision precision, MixSpec mix) {
   ModelState model;
   model.graph = test::residual_model(2);
   std::mt19937 random(5);
@@ -98,6 +98,7 @@ void train(Precision precision) {
     model.buffers.emplace_back(size_t(model.graph.at(b.value).shape.c), 1.0f);
   TrainerOptions options;
   options.spec.precision = precision;
+  options.spec.mix = mix;
   options.spec.input.image_type = DType::f32;
   options.batch = 8;
   options.learning_rate = 0.01;
@@ -128,10 +129,12 @@ TEST_P(Allocation, NoneBetweenStepTwoAndStepHundred) {
   EXPECT_EQ(g_ours, 2);
   delete planted;
 
-  g_ours = 0;
-  train(GetParam());
-  EXPECT_EQ(g_ours, 0);
-  if (g_ours != 0) backtrace_symbols_fd(g_first, kFrames, 2);
+  for (const MixSpec& mix : {MixSpec{}, MixSpec{0.2, 1.0}}) {
+    g_ours = 0;
+    train(GetParam(), mix);
+    EXPECT_EQ(g_ours, 0);
+    if (g_ours != 0) backtrace_symbols_fd(g_first, kFrames, 2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, Allocation, ::testing::Values(Precision::fp32, Precision::fp16),

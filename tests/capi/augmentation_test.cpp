@@ -124,6 +124,38 @@ TEST(AugmentationText, TheTextsOfAnAugmentationAreReadAsIt) {
   }
 }
 
+TEST(AugmentationText, MixesComeLast) {
+  auto a = parse_augmentation("auto,mixup:0.2,cutmix:1.5", 32, 32);
+  EXPECT_EQ(a.mode, Mode::pad_crop);
+  EXPECT_EQ(a.mixup, 0.2);
+  EXPECT_EQ(a.cutmix, 1.5);
+  a = parse_augmentation("cutmix", 32, 32);
+  EXPECT_EQ(a.mixup, 0);
+  EXPECT_EQ(a.cutmix, 1);       // torchvision's default
+  EXPECT_FALSE(a.is_random());  // its pictures are not
+  EXPECT_EQ(a.text(), parse_augmentation("none", 32, 32).text());
+  for (const char* text :
+       {"mixup:0.2", "flip,cutmix", "auto,rand-augment,mixup:0.2,cutmix:1", "resize,bicubic,mixup"}) {
+    a = parse_augmentation(text, 32, 32);
+    const auto again = parse_augmentation(augmentation_text(a), 32, 32);
+    EXPECT_EQ(again.mixup, a.mixup) << text;
+    EXPECT_EQ(again.cutmix, a.cutmix) << text;
+    EXPECT_EQ(again.text(), a.text()) << text;
+  }
+  for (const char* alpha : {"0", "-1", "0.0001", "1001", "1e300"})
+    expect_reason(fmt::format("mixup:{}", alpha), "alpha from 0.001 to 1000");
+  expect_reason("mixup:nan", "alpha from 0.001 to 1000");
+  expect_reason("mixup:", "not a number");
+  expect_reason("mixup:0.2,0.3", "not a number");
+  expect_reason("mixup:0.2,mixup:0.2", "more than once");
+  expect_reason("cutmix,mixup,cutmix", "more than once");
+  for (const char* late : {"flip", "pad-crop", "resize:40", "rand-augment", "vertical-flip"})
+    expect_reason(fmt::format("mixup:0.2,{}", late), "before MixUp and CutMix");
+  expect_reason("mixup,auto", "first");
+  expect_reason("resize:40,mixup", "behind the crop");
+  expect_reason("none,mixup", "stands alone");
+}
+
 TEST(AugmentationText, SaysWhatIsAllowed) {
   expect_reason("spin", "rand-augment[:NUM_OPS[,MAGNITUDE[,NUM_MAGNITUDE_BINS]]][:nearest|bilinear|bicubic]");
   expect_reason("color-jitter", "changes nothing");
@@ -138,6 +170,32 @@ TEST(AugmentationText, SaysWhatIsAllowed) {
   expect_reason("vertical-flip:", "not a number");
   expect_reason("vertical-flip:1:2", "it is written");
   expect_reason("vertical-flip,vertical-flip", "more than once");
+}
+
+TEST(AugmentationJson, MixesAreTorchvisions) {
+  auto a =
+      parse_augmentation(R"([{"name": "RandomHorizontalFlip"}, {"name": "MixUp", "alpha": 0.2}])", 32, 32);
+  EXPECT_EQ(a.flip, 0.5f);
+  EXPECT_EQ(a.mixup, 0.2);
+  EXPECT_EQ(a.cutmix, 0);
+  EXPECT_EQ(parse_augmentation(R"([{"name": "CutMix"}])", 32, 32).cutmix, 1);
+  const std::string begin = R"([{"name": "RandomChoice", "transforms": )";
+  a = parse_augmentation(begin + R"([{"name": "CutMix"}, {"name": "MixUp", "alpha": 0.2}]}])", 32, 32);
+  EXPECT_EQ(a.mixup, 0.2);
+  EXPECT_EQ(a.cutmix, 1);
+  expect_reason(R"([{"name": "MixUp"}, {"name": "CutMix"}])", "RandomChoice");
+  expect_reason(R"([{"name": "MixUp"}, {"name": "MixUp"}])", "transform 2 (MixUp)");
+  expect_reason(R"([{"name": "MixUp", "alpha": 0}])", "alpha from 0.001 to 1000");
+  expect_reason(R"([{"name": "MixUp", "num_classes": 10}])", "'num_classes' is not known; there are alpha");
+  expect_reason(R"([{"name": "MixUp"}, {"name": "RandAugment"}])", "before MixUp and CutMix");
+  expect_reason(R"([{"name": "RandomChoice"}])", "transforms has to be given");
+  expect_reason(begin + "3}]", "transforms has to be given");
+  expect_reason(begin + "[]}]", "0 transforms");
+  expect_reason(begin + R"([{"name": "MixUp"}]}])", "1 transforms");
+  expect_reason(begin + R"([{"name": "MixUp"}, {"name": "MixUp"}]}])", "more than once");
+  expect_reason(begin + R"([{"name": "RandAugment"}, {"name": "MixUp"}]}])", "MixUp and CutMix alone");
+  expect_reason(begin + R"([{"name": "MixUp", "beta": 1}, {"name": "CutMix"}]}])", "'beta' is not known");
+  expect_reason(begin + R"([{"name": "MixUp"}, {"name": "CutMix"}], "p": [0.1, 0.9]}])", "'p' is not known");
 }
 
 TEST(AugmentationJson, ReadsTorchvisionsTransforms) {

@@ -73,9 +73,9 @@ class Case(unittest.TestCase):
         self.assertEqual(got, 0, f'{arguments}\n{out}{err}')
         return out, err
 
-    def train(self, out, *more, epochs='1', data=None):
+    def train(self, out, *more, epochs='1', data=None, augment='flip,pad-crop:2'):
         return ('train', MODEL, '--data', data or self.data, '--epochs', epochs, '--batch', '8', '--lr', '0.01', '--normalize', 'half',
-                '--augment', 'flip,pad-crop:2', '--out', self.path(out), *more)
+                '--augment', augment, '--out', self.path(out), *more)
 
 
 def main(usage):

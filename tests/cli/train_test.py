@@ -82,6 +82,34 @@ class Training(Case):
         with open(self.path('cache0.onnx'), 'rb') as a, open(self.path('cache1.onnx'), 'rb') as b:
             self.assertEqual(a.read(), b.read())
 
+    def test_mixed_batches(self):
+        choice = self.path('mix.json')
+        with open(choice, 'w') as f:
+            json.dump([{'name': 'RandomCrop', 'padding': 2}, {'name': 'RandomHorizontalFlip'},
+                       {'name': 'RandomChoice', 'transforms': [{'name': 'MixUp', 'alpha': 0.2}, {'name': 'CutMix'}]}], f)
+        listed = 'flip,pad-crop:2,mixup:0.2,cutmix:1'
+        models = []
+        for name, augment, threads in (('1.onnx', listed, '1'), ('2.onnx', listed, '3'), ('3.onnx', choice, '2')):
+            out, _ = self.passes(*self.train(name, '--json', '--loader-threads', threads, '--label-smoothing', '0.1', epochs='12', augment=augment))
+            events = [json.loads(line) for line in out.splitlines()]
+            self.assertEqual(events[0]['augmentation'], 'pad-crop:2,flip:0.5,mixup:0.2,cutmix:1')
+            losses = [e['training']['loss'] for e in events if e['event'] == 'epoch']
+            # Three pictures of each color are learned soon; a batch's mixture moves the loss of an epoch by much.
+            self.assertLess(sum(losses[-3:]), 0.9 * sum(losses[:3]), losses)
+            with open(self.path(name), 'rb') as f:
+                models.append(f.read())
+        self.assertEqual(models[0], models[1])   # for any number of threads
+        self.assertEqual(models[0], models[2])   # the same recipe, as a file
+        self.passes(*self.train('4.onnx', '--label-smoothing', '0.1', epochs='12'))
+        with open(self.path('4.onnx'), 'rb') as f:
+            self.assertNotEqual(models[0], f.read())
+
+    def test_mixtures_that_are_refused(self):
+        for augment, says in (('mixup:0', 'alpha from 0.001 to 1000'), ('mixup:-1', 'alpha from 0.001 to 1000'),
+                              ('mixup,mixup', 'more than once'), ('cutmix,flip', 'before MixUp and CutMix'), ('cutmix:x', 'not a number')):
+            self.refused(*self.train('r.onnx', augment=augment), says=says)
+            self.assertFalse(os.path.exists(self.path('r.onnx')))
+
     def test_averaged_weights(self):
         self.refused(*self.train('w.onnx', '--out-ema', self.path('e.onnx')), says='--ema')
         self.passes(*self.train('w.onnx', '--ema', '0.9', '--out-ema', self.path('e.onnx')))
@@ -228,20 +256,22 @@ class Interruption(Case):
         checkpoint = self.path('r.ckpt')
         self.passes(*self.train('r.onnx', '--checkpoint', checkpoint, epochs='2'))
         self.refused(*self.train('r.onnx', '--resume', checkpoint, '--weight-decay', '0.1', epochs='2'), says='weight_decay')
+        self.refused(*self.train('r.onnx', '--resume', checkpoint, epochs='2', augment='flip,pad-crop:2,mixup:0.2'), says='mixup: is 0.2 now, the checkpoint has none')
         self.refused(*self.train('r.onnx', '--resume', MODEL, epochs='2'), says=MODEL)
 
     # Two half runs give the bytes of a whole one.
     def test_resumed_runs_are_exact(self):
         whole, halves, checkpoint = self.path('whole.onnx'), self.path('halves.onnx'), self.path('e.ckpt')
-        self.passes(*self.train('whole.onnx', epochs='30'))
-        process = self.start(*self.train('halves.onnx', '--checkpoint', checkpoint, '--json', epochs='30'))
-        self.wait_for(process, 'epoch')
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130)
-        self.passes(*self.train('halves.onnx', '--resume', checkpoint, epochs='30'))
-        with open(whole, 'rb') as a, open(halves, 'rb') as b:
-            self.assertEqual(a.read(), b.read())
+        for augment in ('flip,pad-crop:2', 'flip,pad-crop:2,mixup:0.2,cutmix:1'):
+            self.passes(*self.train('whole.onnx', epochs='30', augment=augment))
+            process = self.start(*self.train('halves.onnx', '--checkpoint', checkpoint, '--json', epochs='30', augment=augment))
+            self.wait_for(process, 'epoch')
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130)
+            self.passes(*self.train('halves.onnx', '--resume', checkpoint, epochs='30', augment=augment))
+            with open(whole, 'rb') as a, open(halves, 'rb') as b:
+                self.assertEqual(a.read(), b.read())
 
     # kill -9 some steps after a checkpoint in the middle of an epoch; every count of loader threads.
     def test_killed_runs_are_exact(self):

@@ -337,5 +337,49 @@ TEST(Compile, ParameterWithoutPathToTheLossIsNotTrained) {
   EXPECT_TRUE(graph.parameters[1].trainable);
 }
 
+// ---- Mixing ------------------------------------------------------------------------------------------
+
+TEST(Mixing, IsInTrainingAlone) {
+  TrainingSpec spec = float_images();
+  spec.mix.cutmix = 1;
+  for (const Role role : {Role::evaluate, Role::predict}) {
+    const Graph with = compile_variant(test::residual_model(3), spec, {role, 3});
+    EXPECT_EQ(to_string(with),
+              to_string(compile_variant(test::residual_model(3), float_images(), {role, 3})));
+  }
+}
+
+// One more load and two more operands of the loss; nothing else in the graph.
+TEST(Mixing, AddsNoOperation) {
+  TrainingSpec spec = float_images();
+  const Graph plain = compile_variant(test::residual_model(3), spec, {Role::step, 3});
+  spec.mix.mixup = 0.2;
+  const Graph mixing = compile_variant(test::residual_model(3), spec, {Role::step, 3});
+  ASSERT_EQ(mixing.nodes.size(), plain.nodes.size());
+  for (size_t i = 0; i < plain.nodes.size(); ++i) {
+    const Node &with = mixing.nodes[i], &without = plain.nodes[i];
+    EXPECT_EQ(with.op, without.op);
+    const bool loss = with.op == Op::cross_entropy || with.op == Op::cross_entropy_backward;
+    EXPECT_EQ(with.inputs.size(), without.inputs.size() + (loss ? 2 : 0));
+    EXPECT_EQ(with.outputs.size(), without.outputs.size() + (i == 0 ? 2 : 0));
+  }
+  EXPECT_EQ(to_string(plain).find("mixes"), std::string::npos);
+}
+
+TEST(Mixing, TheShareStaysInFP32) {
+  TrainingSpec spec = mixed_on_gpu();
+  spec.mix = {0.2, 1.0};
+  const Graph graph = compile_variant(test::residual_model(3), spec, {Role::step, 3});
+  const Node& load = graph.nodes[0];
+  const TensorId partners = load.outputs[load.outputs.size() - 2], share = load.outputs.back();
+  EXPECT_EQ(graph.at(load.outputs[0]).dtype, DType::f16);
+  EXPECT_EQ(graph.at(partners).dtype, DType::i32);
+  EXPECT_EQ(graph.at(share).dtype, DType::f32);
+  int readers = 0;
+  for (const Node& node : graph.nodes)
+    if (std::find(node.inputs.begin(), node.inputs.end(), share) != node.inputs.end()) ++readers;
+  EXPECT_EQ(readers, 2);  // the loss and its gradient
+}
+
 }  // namespace
 }  // namespace ren

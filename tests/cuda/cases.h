@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/ir/batch_mix.h"
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/conv/conv.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -212,6 +214,82 @@ inline void add_cross_entropy_cases(std::vector<CudaCase>& cases, DType type) {
          k.logits.pixels(), type});
 }
 
+// The same with partners' labels, of which some are ignored.
+inline void add_mixed_cross_entropy_cases(std::vector<CudaCase>& cases, DType type) {
+  for (const Shape& s : {Shape{33, 1, 1, 10}, Shape{16, 1, 1, 1000}})
+    for (const float smoothing : {0.0f, 0.1f})
+      for (const double share : {0.0, 0.25, 0.5, 0.8125, 1.0})
+        cases.push_back({fmt::format("cross_entropy_mixed {} {} smoothing {} share {}", name_of(type),
+                                     to_string(s), smoothing, share),
+                         [=](Case& c) {
+                           auto a = std::make_shared<CrossEntropyAttributes>();
+                           a->label_smoothing = smoothing;
+                           a->gradient_type = type;
+                           const auto labels = [&](const char* name, uint64_t seed) {
+                             Values v = random_integers(s.n, seed, s.c);
+                             for (size_t r = seed; r < v.size(); r += 4) v[r] = a->ignore_index;
+                             return c.input(name, {s.n, 1, 1, 1}, DType::i32, v);
+                           };
+                           const TensorId x = c.input("logits", s, type, random_integers(s.elements(), 1, 9));
+                           const TensorId y = labels("labels", 2), z = labels("partners", 4);
+                           const TensorId n =
+                               c.input("inverse_count", {}, DType::f32, Values{1.0 / double(s.n)}, Region::S);
+                           const TensorId scale =
+                               c.input("loss_scale", {}, DType::f32, Values{256}, Region::S);
+                           const TensorId own = c.input("own", {}, DType::f32, Values{share});
+                           c.add(Op::cross_entropy, {x, y, n, z, own}, a);
+                           c.add(Op::cross_entropy_backward, {x, y, n, scale, z, own}, a);
+                         },
+                         s.n, type});
+}
+
+inline Values record_with(const BatchMix& mix) {
+  Values record(kStepRecordBytes, 0);
+  unsigned char bytes[sizeof mix];
+  std::memcpy(bytes, &mix, sizeof mix);
+  std::copy_n(bytes, sizeof mix, record.begin() + kMixOffset);
+  return record;
+}
+
+// MixUp and CutMix; sizes of whole and of odd vectors, and images padded to four channels.
+inline void add_mixed_load_cases(std::vector<CudaCase>& cases, DType type) {
+  struct Kind {
+    const char* name;
+    BatchMix mix;
+  };
+  const Kind kinds[] = {{"mixup", {0, 0, 8, 8, 0.3f, 0.3f}},
+                        {"cutmix", {1, 2, 5, 7, 0, 0.6875f}},
+                        {"nothing", {0, 0, 0, 0, 0, 1}}};
+  for (const Kind& k : kinds)
+    for (const DType from : {DType::u8, DType::f32})
+      for (const Shape& s : {Shape{4, 8, 8, 3}, Shape{3, 5, 7, 1}, Shape{1, 8, 8, 3}, Shape{3, 7, 5, 3}})
+        for (const int64_t channels : {int64_t{0}, int64_t{4}}) {
+          if (channels != 0 && (type == DType::f32 || s.c != 3)) continue;
+          cases.push_back({fmt::format("load_batch_mixed{} {} {} to {} {}", channels == 0 ? "" : "_padded",
+                                       k.name, name_of(from), name_of(type), to_string(s)),
+                           [=](Case& c) {
+                             auto a = std::make_shared<LoadBatchAttributes>();
+                             a->mean.assign(size_t(s.c), 100.0f);
+                             a->scale.assign(size_t(s.c), 0.02f);
+                             a->image_type = type;
+                             a->channels = channels;
+                             a->mixes = true;
+                             std::vector<TensorId> in;
+                             for (const uint64_t slot : {uint64_t{0}, uint64_t{1}}) {
+                               in.push_back(c.input("record", {1, 1, 1, kStepRecordBytes}, DType::u8,
+                                                    record_with(k.mix), Region::I));
+                               in.push_back(c.input("labels", {s.n, 1, 1, 1}, DType::i32,
+                                                    random_integers(s.n, 3 + slot, 10), Region::I));
+                               in.push_back(c.input("images", s, from,
+                                                    random_integers(s.elements(), 1 + slot, 256), Region::I));
+                             }
+                             in.push_back(c.input("step", {}, DType::i32, Values{1}, Region::S));
+                             c.add(Op::load_batch, in, a);
+                           },
+                           1, type});
+        }
+}
+
 inline void add_load_batch_cases(std::vector<CudaCase>& cases, DType type) {
   for (const DType from : {DType::u8, DType::f32})
     for (const Shape& s : {Shape{4, 8, 8, 3}, Shape{3, 5, 5, 1}})
@@ -329,6 +407,8 @@ inline std::vector<CudaCase> cuda_cases() {
     add_pool_cases(cases, type);
     add_cross_entropy_cases(cases, type);
     add_load_batch_cases(cases, type);
+    add_mixed_cross_entropy_cases(cases, type);
+    add_mixed_load_cases(cases, type);
     add_conv_cases(cases, type);
     add_gemm_cases(cases, type);
     add_fused_cases(cases, type);

@@ -228,6 +228,17 @@ std::function<std::vector<TensorId>(Case&)> loss_inputs(Shape logits) {
   };
 }
 
+std::function<std::vector<TensorId>(Case&)> mixed_loss_inputs(Shape logits) {
+  return [=](Case& c) {
+    std::vector<TensorId> inputs = loss_inputs(logits)(c);
+    Values partners = random_integers(logits.pixels(), 4, logits.c);
+    partners[0] = -100;
+    inputs.push_back(c.input("partners", {logits.n, logits.h, logits.w, 1}, DType::i32, partners));
+    inputs.push_back(c.input("own", {}, DType::f32, Values{0.3125}));
+    return inputs;
+  };
+}
+
 AttributesPtr loss(float smoothing) {
   return made(CrossEntropyAttributes(), [&](CrossEntropyAttributes& a) {
     a.label_smoothing = smoothing;
@@ -373,6 +384,7 @@ std::vector<Subject> subjects() {
       {"view", Op::view, random_inputs({{2, 2, 3, 4}}), std::make_shared<ViewAttributes>(1, 1, 24), {0}},
       {"cross_entropy", Op::cross_entropy, loss_inputs({5, 1, 1, 6}), loss(0), {0}},
       {"cross_entropy_smoothed", Op::cross_entropy, loss_inputs({2, 2, 2, 4}), loss(0.1f), {0}},
+      {"cross_entropy_mixed", Op::cross_entropy, mixed_loss_inputs({5, 1, 1, 6}), loss(0.1f), {0}},
   };
 }
 

@@ -158,6 +158,8 @@ TEST_F(TrainerTest, ACheckpointIsRefusedForEachOptionThatDiffers) {
       {"label_smoothing: is 0.5 now, the checkpoint has 0",
        [](TrainerOptions& o) { o.spec.loss.label_smoothing = 0.5f; }},
       {"ignore_index: is 3 now", [](TrainerOptions& o) { o.spec.loss.ignore_index = 3; }},
+      {"mixup: is 0.2 now, the checkpoint has none", [](TrainerOptions& o) { o.spec.mix.mixup = 0.2; }},
+      {"cutmix: is 1 now, the checkpoint has none", [](TrainerOptions& o) { o.spec.mix.cutmix = 1; }},
       {"optimizer: is lars now, the checkpoint has sgd",
        [](TrainerOptions& o) { o.spec.optimizer.kind = OptimizerKind::lars; }},
       {"nesterov: is no now, the checkpoint has yes",

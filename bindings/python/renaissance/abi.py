@@ -10,7 +10,7 @@ import ctypes as c
 
 from .native import LibraryNotFound, load_library
 
-ABI_VERSION = 0x00000004
+ABI_VERSION = 0x00000005
 
 OK, END_OF_DATA = 0, 1
 ERROR_NOT_FOUND, ERROR_CANCELLED = -4, -10
@@ -87,7 +87,7 @@ class ren_loader_options(Struct):
 
 class ren_loader_info(Struct):
     _fields_ = [('struct_size', u32), ('image_type', i32), ('samples', i64), ('batch', i64), ('batches', i64),
-                ('bad_files', i64), ('damaged_files', i64)]
+                ('bad_files', i64), ('damaged_files', i64), ('mixup_alpha', f64), ('cutmix_alpha', f64)]
 
 
 class ren_loader_statistics(Struct):
@@ -120,7 +120,7 @@ class ren_trainer_options(Struct):
                 ('warmup_epochs', f64), ('final_learning_rate', f64), ('step_epochs', f64), ('gamma', f64),
                 ('trust_coefficient', f64), ('ema_decay', f64), ('epochs', i64), ('seed', u64),
                 ('memory_limit', u64), ('max_skipped_steps', i32), ('loss_scale', f32),
-                ('deterministic', i32)]
+                ('deterministic', i32), ('mixup_alpha', f64), ('cutmix_alpha', f64)]
 
 
 class ren_step_result(Struct):

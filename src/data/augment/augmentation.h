@@ -37,6 +37,9 @@ struct Augmentation {
   // resize_center_crop leaves a picture that has the model's size already as it is.
   bool keep_exact_size = true;
   std::vector<Step> steps;  // then, one after the other; each kind once
+  // Alphas of MixUp and CutMix, 0: not that one; with both, each batch gets one of them. They mix finished
+  // batches: that is done by who trains, on the device, so that no picture and not text() depends on them.
+  double mixup = 0, cutmix = 0;
 
   // True when two calls on one picture can differ.
   bool is_random() const {

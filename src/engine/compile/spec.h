@@ -35,6 +35,15 @@ struct LossSpec {
   int32_t ignore_index = -100;
 };
 
+// Whether training steps mix the samples of a batch: the alphas of torchvision's MixUp and CutMix, 0: not
+// that one. With both, each step takes one of them, with equal chances.
+struct MixSpec {
+  static constexpr double kLeastAlpha = 0.001, kMostAlpha = 1000;
+  double mixup = 0, cutmix = 0;
+  bool any() const { return mixup > 0 || cutmix > 0; }
+  bool operator==(const MixSpec&) const = default;
+};
+
 enum class OptimizerKind : uint8_t { sgd, lars };
 
 struct OptimizerSpec {
@@ -64,6 +73,7 @@ struct TrainingSpec {
   Precision precision = Precision::fp32;
   InputSpec input;
   LossSpec loss;
+  MixSpec mix;
   OptimizerSpec optimizer;
   LossScaleSpec loss_scale;
   TargetSpec target;

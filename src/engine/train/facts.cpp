@@ -107,6 +107,8 @@ Facts training_facts(const TrainerOptions& o, const Graph& model) {
           {"std", deviation_text(o.spec.input)},
           {"losses", losses_text(o.spec.loss, model)},
           {"label_smoothing", fmt::format("{}", o.spec.loss.label_smoothing)},
+          {"mixup", o.spec.mix.mixup > 0 ? number(o.spec.mix.mixup) : "none"},
+          {"cutmix", o.spec.mix.cutmix > 0 ? number(o.spec.mix.cutmix) : "none"},
           {"ignore_index", std::to_string(o.spec.loss.ignore_index)},
           {"optimizer", o.spec.optimizer.kind == OptimizerKind::lars ? "lars" : "sgd"},
           {"nesterov", yes_no(o.spec.optimizer.nesterov)},

@@ -8,6 +8,7 @@
 #include "engine/base/status.h"
 #include "engine/compile/compile.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/train/mix.h"
 #include "engine/train/wall_clock.h"
 
 namespace ren {
@@ -33,6 +34,12 @@ void check_options(const TrainerOptions& o) {
        "must be finite and not negative");
   want(o.spec.loss.label_smoothing >= 0 && o.spec.loss.label_smoothing < 1, "label smoothing",
        "must be in [0, 1)");
+  const auto want_alpha = [&](double alpha, const char* where) {
+    want(alpha == 0 || (alpha >= MixSpec::kLeastAlpha && alpha <= MixSpec::kMostAlpha), where,
+         "must be in 0.001 to 1000, or 0 for none");
+  };
+  want_alpha(o.spec.mix.mixup, "MixUp's alpha");
+  want_alpha(o.spec.mix.cutmix, "CutMix's alpha");
   want(!o.spec.optimizer.nesterov || o.momentum > 0, "nesterov", "needs a momentum above 0");
   want(o.epochs >= 1, "epochs", "must be at least 1");
   want(o.warmup_epochs >= 0, "warm-up", "must not be negative");
@@ -159,6 +166,11 @@ void Trainer::launch(Flight& flight, size_t variant, const void* images, const i
   put(Scalar::random_state, uint32_t(seed >> 32), 1);
   put(Scalar::random_state, uint32_t(position_.global_step), 2);
   put(Scalar::random_state, uint32_t(first_sample), 3);
+  if (options_.spec.mix.any() && engine_->variants()[variant].role == Role::step) {
+    const Shape image = model_.graph.at(model_.graph.input).shape;
+    const BatchMix mix = draw_mix(options_.spec.mix, seed, position_.global_step, image.h, image.w);
+    std::memcpy(flight.record.data() + kMixOffset, &mix, sizeof mix);
+  }
   engine_->upload_batch(variant, flight.record.data(), flight.labels.data(), images);
   engine_->run(variant);
   flight.ticket = engine_->download_results(flight.results.data());

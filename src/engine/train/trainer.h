@@ -44,9 +44,11 @@ struct TrainerOptions {
 };
 
 struct StepResult {
-  double loss = 0;                                 // mean over the batch's targets, all outputs weighted
-  int64_t samples = 0, correct = 0, correct5 = 0;  // of the first output that carries a loss
-  bool skipped = false;                            // overflow: no parameter was updated
+  double loss = 0;  // mean over the batch's targets, all outputs weighted
+  // Of the first output that carries a loss. Of mixed samples (MixSpec) the label with the larger share
+  // counts.
+  int64_t samples = 0, correct = 0, correct5 = 0;
+  bool skipped = false;  // overflow: no parameter was updated
 };
 
 struct Metrics {

@@ -81,6 +81,7 @@ class Amp {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const TensorId id = node.outputs[i];
       if (id == kNoTensor || !features) continue;
+      if (node.op == Op::load_batch && i > 0) continue;  // labels and scalars
       Tensor& t = graph_.at(id);
       if (t.dtype != DType::f32 || t.region != Region::F) continue;
       t.dtype = type_;

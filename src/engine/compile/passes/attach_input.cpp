@@ -20,6 +20,20 @@ Shape label_shape(const Graph& graph, const LossSpec& loss) {
   return shape;
 }
 
+// Targets can be mixed where a sample has one of several classes.
+void check_mixable(const Graph& graph, const LossSpec& loss) {
+  for (const GraphOutput& o : graph.outputs) {
+    const bool first = loss.outputs.empty() && &o == &graph.outputs[0];
+    const bool named = std::any_of(loss.outputs.begin(), loss.outputs.end(),
+                                   [&](const OutputLoss& l) { return l.output == o.name; });
+    const Shape& shape = graph.at(o.value).shape;
+    if ((first || named) && (shape.h != 1 || shape.w != 1 || shape.c < 2))
+      fail(StatusCode::unsupported,
+           "MixUp and CutMix need one class a picture: output '{}' has {} x {} positions and {} {}", o.name,
+           shape.h, shape.w, shape.c, shape.c == 1 ? "score" : "scores");
+  }
+}
+
 // The channels that images get on the device: a multiple of 4 where only dense convolutions read them.
 int64_t padded_channels(const Graph& graph, const PassContext& context) {
   const int64_t channels = graph.at(graph.input).shape.c;
@@ -53,6 +67,8 @@ void attach_input(Graph& graph, const PassContext& context) {
   builder.add_scalars();
   const bool labels = context.variant.role != Role::predict;
   const Shape images = graph.at(graph.input).shape;
+  const bool mixes = context.training() && context.spec.mix.any();
+  if (mixes) check_mixable(graph, context.spec.loss);
   Node node;
   node.op = Op::load_batch;
   node.name = "load_batch";
@@ -75,7 +91,13 @@ void attach_input(Graph& graph, const PassContext& context) {
   for (int i = 0; i < kScalarCount; ++i)
     if (kScalars[i].source == ScalarSource::record) node.outputs.push_back(graph.scalars[size_t(i)]);
 
+  if (mixes) {
+    node.outputs.push_back(builder.tensor("partners", {label_shape(graph, context.spec.loss), DType::i32}));
+    node.outputs.push_back(builder.tensor("own_share", {{1, 1, 1, 1}, DType::f32}));
+  }
+
   auto attributes = std::make_shared<LoadBatchAttributes>();
+  attributes->mixes = mixes;
   attributes->mean = context.spec.input.mean;
   attributes->scale = context.spec.input.scale;
   attributes->mean.resize(size_t(images.c), 0.0f);

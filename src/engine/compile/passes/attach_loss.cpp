@@ -2,6 +2,7 @@
 #include "engine/base/status.h"
 #include "engine/compile/passes/passes.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/load_batch/load_batch.h"
 
 namespace ren {
 namespace {
@@ -22,7 +23,9 @@ void attach_loss(Graph& graph, const PassContext& context) {
   if (context.variant.role == Role::predict) return;
   std::vector<OutputLoss> losses = context.spec.loss.outputs;
   if (losses.empty()) losses.push_back({graph.outputs.at(0).name, 1.0f});
-  const TensorId labels = graph.nodes[0].outputs[1];
+  const std::vector<TensorId> loaded = graph.nodes[0].outputs;
+  const TensorId labels = loaded[1];
+  const bool mixes = graph.nodes[0].as<LoadBatchAttributes>().mixes;
   GraphBuilder builder(graph);
   for (const OutputLoss& loss : losses) {
     const GraphOutput& output = find_output(graph, loss.output);
@@ -35,9 +38,10 @@ void attach_loss(Graph& graph, const PassContext& context) {
     // Evaluation reports the plain cross entropy, as PyTorch users do.
     attributes->label_smoothing = context.training() ? context.spec.loss.label_smoothing : 0.0f;
     attributes->ignore_index = context.spec.loss.ignore_index;
+    std::vector<TensorId> inputs{output.value, labels, graph.scalar(Scalar::inverse_count)};
+    if (mixes) inputs.insert(inputs.end(), loaded.end() - 2, loaded.end());  // partners' labels, own share
     const auto results =
-        emit(builder, Op::cross_entropy, "loss/" + output.name,
-             {output.value, labels, graph.scalar(Scalar::inverse_count)}, std::move(attributes));
+        emit(builder, Op::cross_entropy, "loss/" + output.name, std::move(inputs), std::move(attributes));
     const char* const names[] = {"loss", "correct", "correct5"};
     for (size_t i = 0; i < results.size(); ++i) {
       Tensor& t = graph.at(results[i]);

@@ -16,6 +16,10 @@ namespace ren {
 // makes the loss NaN (the trainer checks labels before they come here).
 // cross_entropy_backward: logits, labels, inverse_count, loss_scale -> dlogits =
 // weight * loss_scale * inverse_count * (softmax - (1 - smoothing) * onehot - smoothing / C).
+// Both take two more inputs where samples are mixed: the partners' labels (i32, one a row) and the share of a
+// row's own label (f32 scalar). A row's loss is share * loss(label) + (1 - share) * loss(partner's), each by
+// the rules above, an ignored label's being 0. correct and correct5 look at the label with the larger share
+// (its own where they are equal), as torchvision's recipes do.
 struct CrossEntropyAttributes final : Attributes {
   float weight = 1.0f;  // of this output in the sum of losses
   float label_smoothing = 0.0f;

@@ -33,17 +33,36 @@ RowFacts facts_of(const float* z, int64_t classes, float* work) {
   return {largest, exponentials(z, largest, classes, work)};
 }
 
+// What a row is compared with; unmixed samples have one label, with all of the share.
+struct Target {
+  int32_t label, partner;
+  float share;                                 // of `label`; the rest is the partner's
+  float counted(int32_t ignore_index) const {  // the shares of the labels that count
+    return (label != ignore_index ? share : 0.0f) + (partner != ignore_index ? 1.0f - share : 0.0f);
+  }
+  int32_t judged() const { return share >= 0.5f ? label : partner; }
+};
+
 struct Operands {
   CrossEntropyAttributes a;
   int64_t rows, classes;
   DType type;
   const std::byte* logits;
-  const int32_t* labels;
-  const float* inverse_count;
+  const int32_t *labels, *partners;  // partners: nullptr where samples are not mixed
+  const float *inverse_count, *share;
   float* buffers;  // two rows a thread
 
   const float* row(int64_t i, int part) const {
     return load_row(logits, type, i, classes, buffers + 2 * part * classes);
+  }
+  Target target(int64_t i) const {
+    return partners == nullptr ? Target{labels[i], labels[i], 1.0f} : Target{labels[i], partners[i], *share};
+  }
+  bool is_wrong(const Target& t) const {
+    const auto wrong = [this](int32_t label) {
+      return label != a.ignore_index && (label < 0 || label >= classes);
+    };
+    return wrong(t.label) || wrong(t.partner);
   }
   float* work(int part) const { return buffers + (2 * part + 1) * classes; }
 };
@@ -59,7 +78,8 @@ NodeChoice prepare(const PrepareContext& context) {
   return own_engine(sums_offset(logits, parts) + uint64_t(parts) * sizeof(Sums));
 }
 
-Operands operands_of(const BindContext& context) {
+// `scalars`: inputs between the labels and what mixed samples bring.
+Operands operands_of(const BindContext& context, size_t scalars) {
   const Tensor& logits = input_tensor(context, 0);
   return {context.node.as<CrossEntropyAttributes>(),
           logits.shape.pixels(),
@@ -67,32 +87,37 @@ Operands operands_of(const BindContext& context) {
           logits.dtype,
           context.inputs[0],
           input_as<int32_t>(context, 1),
+          input_as<int32_t>(context, 2 + scalars),
           input_as<float>(context, 2),
+          input_as<float>(context, 3 + scalars),
           reinterpret_cast<float*>(context.workspace)};
 }
 
-void add_row(const Operands& o, const float* z, int32_t target, float* work, Sums& sums) {
-  if (target == o.a.ignore_index) return;
-  if (target < 0 || target >= o.classes) {
-    sums.loss = std::numeric_limits<double>::quiet_NaN();
-    return;
-  }
+void add_row(const Operands& o, const float* z, const Target& target, float* work, Sums& sums) {
+  const float counted = target.counted(o.a.ignore_index);
+  if (o.is_wrong(target)) sums.loss = std::numeric_limits<double>::quiet_NaN();
+  if (o.is_wrong(target) || counted == 0.0f) return;
   const RowFacts facts = facts_of(z, o.classes, work);
   const double norm = double(facts.largest) + std::log(facts.exponentials), smoothing = o.a.label_smoothing;
-  double loss = (1 - smoothing) * (norm - double(z[target]));
+  const auto loss_of = [&](int32_t label) {
+    return label == o.a.ignore_index ? 0.0 : (1 - smoothing) * (norm - double(z[label]));
+  };
+  double loss = loss_of(target.label);
+  if (o.partners) loss = double(target.share) * loss + double(1.0f - target.share) * loss_of(target.partner);
   if (smoothing > 0) {
     double total = 0;
     for (int64_t c = 0; c < o.classes; ++c) total += double(z[c]);
-    loss += smoothing * (norm - total / double(o.classes));
+    loss += double(counted) * smoothing * (norm - total / double(o.classes));
   }
   sums.loss += loss;
-  const int64_t rank = rank_of(z, o.classes, target);
+  if (target.judged() == o.a.ignore_index) return;
+  const int64_t rank = rank_of(z, o.classes, target.judged());
   sums.correct += rank < 1;
   sums.correct5 += rank < 5;
 }
 
 std::unique_ptr<Kernel> bind(const BindContext& context) {
-  const Operands o = operands_of(context);
+  const Operands o = operands_of(context, 1);
   const int parts = parallel_parts(o.rows, row_grain(o.classes));
   auto* partial =
       reinterpret_cast<Sums*>(context.workspace + sums_offset(input_tensor(context, 0).shape, parts));
@@ -102,7 +127,7 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
     std::fill_n(partial, parts, Sums{});
     parallel_for(o.rows, row_grain(o.classes), [&](int part, int64_t begin, int64_t end) {
       Sums sums;
-      for (int64_t i = begin; i < end; ++i) add_row(o, o.row(i, part), o.labels[i], o.work(part), sums);
+      for (int64_t i = begin; i < end; ++i) add_row(o, o.row(i, part), o.target(i), o.work(part), sums);
       partial[part] = sums;
     });
     Sums all;
@@ -122,23 +147,22 @@ REN_CLONES void finish_gradient(float* dz, float share, float uniform, int64_t c
   for (int64_t c = 0; c < count; ++c) dz[c] = dz[c] * share - uniform;
 }
 
-void gradient_row(const Operands& o, const float* z, int32_t target, float factor, float* dz) {
-  if (target == o.a.ignore_index) {
-    std::fill_n(dz, o.classes, 0.0f);
-    return;
-  }
-  if (target < 0 || target >= o.classes) {
-    std::fill_n(dz, o.classes, std::numeric_limits<float>::quiet_NaN());
+void gradient_row(const Operands& o, const float* z, const Target& target, float factor, float* dz) {
+  const float counted = target.counted(o.a.ignore_index), hard = 1 - o.a.label_smoothing;
+  if (o.is_wrong(target) || counted == 0.0f) {
+    std::fill_n(dz, o.classes, o.is_wrong(target) ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
     return;
   }
   const RowFacts facts = facts_of(z, o.classes, dz);
-  finish_gradient(dz, float(1 / facts.exponentials), o.a.label_smoothing / float(o.classes), o.classes);
-  dz[target] -= 1 - o.a.label_smoothing;
+  finish_gradient(dz, float(double(counted) / facts.exponentials),
+                  counted * (o.a.label_smoothing / float(o.classes)), o.classes);
+  if (target.label != o.a.ignore_index) dz[target.label] -= target.share * hard;
+  if (o.partners && target.partner != o.a.ignore_index) dz[target.partner] -= (1.0f - target.share) * hard;
   for (int64_t c = 0; c < o.classes; ++c) dz[c] *= factor;
 }
 
 std::unique_ptr<Kernel> bind_backward(const BindContext& context) {
-  const Operands o = operands_of(context);
+  const Operands o = operands_of(context, 2);
   const float* loss_scale = input_as<float>(context, 3);
   const DType type = output_tensor(context, 0).dtype;
   std::byte* out = context.outputs[0];
@@ -147,7 +171,7 @@ std::unique_ptr<Kernel> bind_backward(const BindContext& context) {
     parallel_for(o.rows, row_grain(o.classes), [&](int part, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         float* dz = begin_row(out, type, i, o.classes, o.work(part));
-        gradient_row(o, o.row(i, part), o.labels[i], factor, dz);
+        gradient_row(o, o.row(i, part), o.target(i), factor, dz);
         finish_row(dz, out, type, i, o.classes);
       }
     });

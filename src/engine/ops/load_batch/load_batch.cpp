@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/ir/batch_mix.h"
 #include "engine/ops/support/infer.h"
 #include "engine/ops/support/reference.h"
 
@@ -43,6 +44,8 @@ std::vector<TensorType> infer(const Node& node, std::span<const TensorType> inpu
                                   labels ? inputs[kLabels] : TensorType{{shape.n, 1, 1, 1}, DType::i32}};
   for (const ScalarInfo& info : kScalars)
     if (info.source == ScalarSource::record) outputs.push_back({{1, 1, 1, info.components}, info.type});
+  if (a.mixes && !labels) fail(StatusCode::invalid_model, "images can only be mixed with their labels");
+  if (a.mixes) outputs.insert(outputs.end(), {inputs[kLabels], {{1, 1, 1, 1}, DType::f32}});
   return outputs;
 }
 
@@ -58,6 +61,35 @@ double record_value(const std::vector<double>& record, size_t offset, DType type
   float value;
   std::memcpy(&value, bytes, 4);
   return value;
+}
+
+BatchMix mix_of(const std::vector<double>& record) {
+  unsigned char bytes[sizeof(BatchMix)];
+  for (size_t i = 0; i < sizeof bytes; ++i)
+    bytes[i] = static_cast<unsigned char>(record[size_t(kMixOffset) + i]);
+  BatchMix mix;
+  std::memcpy(&mix, bytes, sizeof mix);
+  return mix;
+}
+
+// Element i of a batch that lies as `shape` says, and the one at its place in the sample before.
+size_t partner_of(size_t i, const Shape& shape) {
+  const auto sample = size_t(shape.elements() / shape.n), all = size_t(shape.elements());
+  return (i + all - sample) % all;
+}
+
+void reference_mix(const ReferenceCall& call, const BatchMix& mix) {
+  auto* out = wanted_output(call, 0);
+  if (out == nullptr) return;
+  const Shape& shape = call.output_shape(0);
+  const std::vector<double> own = *out;
+  for (size_t i = 0; i < own.size(); ++i) {
+    const int64_t pixel = int64_t(i) / shape.c, x = pixel % shape.w, y = pixel / shape.w % shape.h;
+    if (y < mix.top || y >= mix.bottom || x < mix.left || x >= mix.right) continue;
+    const double partner = own[partner_of(i, shape)], share = double(mix.inside);
+    if (share == 1) continue;  // where one of them has no share, its value may be anything
+    (*out)[i] = share == 0 ? partner : share * own[i] + (1 - share) * partner;
+  }
 }
 
 void reference(const ReferenceCall& call) {
@@ -76,13 +108,22 @@ void reference(const ReferenceCall& call) {
     for (int i = 0; i < info.components; ++i, offset += 4)
       if (out) (*out)[size_t(i)] = record_value(*call.inputs[slot + kRecord], offset, info.type);
   }
+  if (!a.mixes) return;
+  const BatchMix mix = mix_of(*call.inputs[slot + kRecord]);
+  reference_mix(call, mix);
+  const auto& labels = *call.inputs[slot + kLabels];
+  if (auto* out = wanted_output(call, output++))
+    for (size_t i = 0; i < labels.size(); ++i)
+      (*out)[i] = labels[partner_of(i, call.input_shape(slot + kLabels))];
+  if (auto* out = wanted_output(call, output)) (*out)[0] = double(mix.own);
 }
 
 }  // namespace
 
 std::string LoadBatchAttributes::text() const {
-  std::string out = fmt::format("type={}{} mean=", name_of(image_type),
-                                channels == 0 ? "" : fmt::format(" channels={}", channels));
+  std::string out =
+      fmt::format("type={}{}{} mean=", name_of(image_type),
+                  channels == 0 ? "" : fmt::format(" channels={}", channels), mixes ? " mixes" : "");
   for (size_t i = 0; i < mean.size(); ++i) out += fmt::format("{}{}", i == 0 ? "" : ",", mean[i]);
   out += " scale=";
   for (size_t i = 0; i < scale.size(); ++i) out += fmt::format("{}{}", i == 0 ? "" : ",", scale[i]);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/device/cuda/launch.h"
+#include "engine/ir/batch_mix.h"
 #include "engine/ops/support/operands_cuda.h"
 
 namespace ren {
@@ -50,7 +51,9 @@ Specialised specialise(const Graph& graph, const Node& node) {
           "load_batch: {} means and {} scales for {} channels", a.mean.size(), a.scale.size(), x.shape.c);
   // One thread writes whole padded pixels, or runs of elements where nothing is padded.
   const bool padded = y.shape.c != x.shape.c;
-  const int width = padded ? int(y.shape.c) : power_of_two_in(elements, elements_in_16_bytes(y.dtype));
+  // Mixed, a vector's partner begins a sample before it.
+  const int64_t run = a.mixes ? elements / x.shape.n : elements;
+  const int width = padded ? int(y.shape.c) : power_of_two_in(run, elements_in_16_bytes(y.dtype));
   require(!padded || y.shape.c == 4, "load_batch: images of {} channels cannot be padded to {}", x.shape.c,
           y.shape.c);
   const bool labels = node.outputs.size() > 1 && node.outputs[1] != kNoTensor;
@@ -67,6 +70,13 @@ Specialised specialise(const Graph& graph, const Node& node) {
       .define("RECORD_SCALARS", record_scalars())
       .insert("CHANNEL_TABLES", float_table("kMean", a.mean) + float_table("kScale", a.scale))
       .insert("RECORD_TABLES", record_tables());
+  s.source.define("MIXES", int64_t{a.mixes});
+  if (a.mixes)
+    s.source.define("SAMPLE_VECTORS", s.vectors / x.shape.n)
+        .define("SAMPLE_LABELS", graph.at(node.outputs[1]).shape.elements() / x.shape.n)
+        .define("HEIGHT", x.shape.h)
+        .define("WIDTH", x.shape.w)
+        .define("MIX_WORD", int64_t{kMixOffset / 4});
   return s;
 }
 
@@ -84,14 +94,16 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
     return result;
   };
   auto list = std::make_unique<LaunchList>(device);
-  list->kernel_of_pointers(device.kernels().request(s.source), "load_batch",
-                           grid_for(device, s.vectors, kThreads), {kThreads}, {})
-      .add_array(pointers(context.inputs, 0, 3))
-      .add_array(pointers(context.inputs, 3, 3))
-      .add(context.inputs[6])
-      .add(context.outputs[0])
-      .add(pointers(context.outputs, 1, 1)[0])
-      .add_array(pointers(context.outputs, 2, size_t(record_scalars())));
+  auto& launch = list->kernel_of_pointers(device.kernels().request(s.source), "load_batch",
+                                          grid_for(device, s.vectors, kThreads), {kThreads}, {})
+                     .add_array(pointers(context.inputs, 0, 3))
+                     .add_array(pointers(context.inputs, 3, 3))
+                     .add(context.inputs[6])
+                     .add(context.outputs[0])
+                     .add(pointers(context.outputs, 1, 1)[0])
+                     .add_array(pointers(context.outputs, 2, size_t(record_scalars())));
+  if (context.node.as<LoadBatchAttributes>().mixes)
+    for (std::byte* output : pointers(context.outputs, 2 + size_t(record_scalars()), 2)) launch.add(output);
   return list;
 }
 
