@@ -81,16 +81,17 @@ void add_padded_conv_case(std::vector<CudaCase>& cases, DType type, int64_t k, i
 }
 
 // A convolution that also sums its output, and the statistics from these sums.
-void add_summed_conv_case(std::vector<CudaCase>& cases, DType type, const Shape& s, int64_t k,
-                          int64_t kernel) {
+void add_summed_conv_case(std::vector<CudaCase>& cases, DType type, const Shape& s, int64_t k, int64_t kernel,
+                          int64_t groups = 1) {
   cases.push_back(
-      {fmt::format("conv with sums {} {} k{} {}x{}", name_of(type), to_string(s), k, kernel, kernel),
+      {fmt::format("conv with sums {} {} k{} {}x{} g{}", name_of(type), to_string(s), k, kernel, kernel, groups),
        [=](Case& c) {
          auto a = std::make_shared<ConvAttributes>();
          a->pad_top = a->pad_left = a->pad_bottom = a->pad_right = kernel / 2;
          a->sums = true;
+         a->groups = groups;
          const TensorId x = c.input("x", s, type, 1);
-         const TensorId w = c.input("w", {k, kernel, kernel, s.c}, type, 2);
+         const TensorId w = c.input("w", {k, kernel, kernel, s.c / groups}, type, 2);
          const auto out = c.add(Op::conv, {x, w, kNoTensor}, a);
          const Shape v{1, 1, 1, k};
          const TensorId mean = c.input("mean", v, DType::f32, random_values(k, 2), Region::B);
@@ -98,7 +99,7 @@ void add_summed_conv_case(std::vector<CudaCase>& cases, DType type, const Shape&
          c.add(Op::batch_norm_statistics, {out[0], mean, variance, kNoTensor, out[1], out[2]},
                std::make_shared<BatchNormAttributes>());
        },
-       s.pixels() * kernel * kernel * s.c, type});
+       s.pixels() * kernel * kernel * s.c / groups, type});
 }
 
 void add_padded_load_case(std::vector<CudaCase>& cases, DType type, DType from) {
@@ -138,6 +139,8 @@ void add_fused_cases(std::vector<CudaCase>& cases, DType type) {
   add_summed_conv_case(cases, type, {4, 14, 14, 64}, 128, 1);
   add_summed_conv_case(cases, type, {2, 9, 9, 24}, 40, 3);
   add_summed_conv_case(cases, type, {2, 9, 9, 5}, 7, 3);
+  add_summed_conv_case(cases, type, {16, 14, 13, 72}, 72, 5, 72);
+  add_summed_conv_case(cases, type, {3, 9, 10, 24}, 24, 3, 24);
   add_padded_conv_case(cases, type, 64, 7, 2);
   add_padded_conv_case(cases, type, 16, 3, 1);
   for (const DType from : {DType::u8, DType::f32}) add_padded_load_case(cases, type, from);

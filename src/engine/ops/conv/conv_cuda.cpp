@@ -28,6 +28,8 @@ enum Form : int64_t {
 };  // sums: in the library's epilogue; staged: weights pass through the workspace, for padded channels or a
     // gradient in 16 bits
 
+bool needs_column_sums(Form form) { return form != kLibrarySums && form != kDepthwise; }
+
 ConvolutionProblem problem_of(const Graph& graph, const Node& node) {
   const auto& a = node.as<ConvAttributes>();
   ConvolutionProblem p;
@@ -164,13 +166,13 @@ NodeChoice prepare(const PrepareContext& context) {
   const ConvolutionProblem wanted = problem_of(context.graph, context.node), p = without_sums(wanted);
   NodeChoice choice{"own:direct", 0, {kDirect}};
   if (Depthwise::serves(p)) {
-    const Depthwise own(p, device);
+    const Depthwise own(wanted, device);
     device.kernels().request(own.source());
     choice = {std::string(Depthwise::kEngine), own.workspace(), {kDepthwise}};
   } else if (!device.compiles_only()) {
     choice = library_or_direct(context, wanted);
   }
-  if (wanted.sums && choice.knobs[0] != kLibrarySums) {
+  if (wanted.sums && needs_column_sums(Form(choice.knobs[0]))) {
     const ColumnMoments sums = column_sums(context.graph.at(context.node.outputs[0]), device);
     device.kernels().request(sums.source);
     choice.workspace_bytes = std::max(choice.workspace_bytes, sums.workspace());
@@ -211,9 +213,8 @@ void bind_depthwise(LaunchList& list, const BindContext& context, const Convolut
   CudaDevice& device = cuda_device(context.device);
   const Depthwise own(p, device);
   require(own.workspace() <= context.choice.workspace_bytes, "{}: workspace too small", context.node.name);
-  std::byte *const *in = context.inputs.data(), *out = context.outputs[0];
-  own.launch(list, device, in, out, context.workspace);
-  if (has_bias(context.node)) add_bias(list, device, module, p, in[2], out);
+  own.launch(list, device, context.inputs.data(), context.outputs.data(), context.workspace);
+  if (has_bias(context.node)) add_bias(list, device, module, p, context.inputs[2], context.outputs[0]);
 }
 
 void bind_library(LaunchList& list, const BindContext& context, const ConvolutionProblem& p, Form form,
@@ -261,7 +262,7 @@ std::unique_ptr<Kernel> bind(const BindContext& context) {
     bind_depthwise(*list, context, p, module);
   else
     bind_library(*list, context, p, form, module);
-  if (p.sums && form != kLibrarySums) {
+  if (p.sums && needs_column_sums(form)) {
     const ColumnMoments sums = column_sums(context.graph.at(context.node.outputs[0]), device);
     require(sums.workspace() <= context.choice.workspace_bytes, "{}: workspace too small", context.node.name);
     list->kernel_of_pointers(device.kernels().request(sums.source), "statistics", sums.grid, sums.block,

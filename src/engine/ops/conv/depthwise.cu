@@ -54,18 +54,69 @@ __device__ void move_up(float (&rows)[ROWS_][COLUMNS][kPair]) {
       for (int v = 0; v < kPair; ++v) rows[r][t][v] = r + BY < ROWS_ ? rows[r + BY][t][v] : 0.0f;
 }
 
+// What every thread has for its channels is added up over the threads of a block, in their order, to its part of
+// partial [blockIdx.x][COUNT][C].
+template <int COUNT>
+__device__ void leave_parts(const float (&values)[COUNT][kPair], int c, float* partial) {
+  __shared__ float lines[ROWS][LANES * kPair];
+  float* part = partial + index_t(blockIdx.x) * (COUNT * C);
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+#pragma unroll
+    for (int v = 0; v < kPair; ++v) lines[threadIdx.y][threadIdx.x * kPair + v] = values[i][v];
+    __syncthreads();
+    if (threadIdx.y == 0 && c < C)
+#pragma unroll
+      for (int v = 0; v < kPair; ++v) {
+        float sum = values[i][v];
+#pragma unroll 1
+        for (int line = 1; line < ROWS; ++line) sum += lines[line][threadIdx.x * kPair + v];
+        part[i * C + c + v] = sum;
+      }
+    __syncthreads();
+  }
+}
+
+// Threads (32, kSharers): number blockIdx.x * 32 + threadIdx.x of [COUNT][C], whose PIECES parts are shared out; the
+// first sharer gets the sum.
+constexpr int kSharers = 32;
+template <int COUNT>
+__device__ float add_parts(const float* partial, int number) {
+  __shared__ float lines[kSharers][32];
+  float sum = 0.0f;
+  if (number < COUNT * C)
+#pragma unroll 4
+    for (int piece = threadIdx.y; piece < PIECES; piece += kSharers)
+      sum += partial[index_t(piece) * (COUNT * C) + number];
+  lines[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0) return 0.0f;
+  for (int sharer = 1; sharer < kSharers; ++sharer) sum += lines[sharer][threadIdx.x];
+  return sum;
+}
+
 #if DIRECTION == 0
+
+__device__ void add_columns(const float (&columns)[T][kPair], int first, float (&totals)[2][kPair]) {
+#pragma unroll
+  for (int t = 0; t < T; ++t)
+    if (first + t < Q)
+#pragma unroll
+      for (int v = 0; v < kPair; ++v) totals[0][v] += columns[t][v], totals[1][v] += columns[t][v] * columns[t][v];
+}
 
 // Threads (LANES, ROWS); blockIdx.y: which channels. Strips of y. In step i the rows i * STRIDE_H - PAD_TOP + j of x
 // come in; row r of the filter takes them to row i - (r - j) / STRIDE_H of y, whose sums are in place
 // kLive - 1 - (r - j) / STRIDE_H.
-extern "C" __global__ void __launch_bounds__(LANES * ROWS, 3) depthwise_forward(const X* x, const WT* w, Y* y) {
+// With SUMS the blocks leave their sums of y and of its squares in partial [blockIdx.x][2][C].
+extern "C" __global__ void __launch_bounds__(LANES * ROWS, 3)
+    depthwise_forward(const X* x, const WT* w, Y* y, float* partial) {
   const int c = first_channel();
-  if (c >= C) return;
-  float filter[R][S][kPair];
-  load_filter(w, c, filter);
+  if (!SUMS && c >= C) return;
+  float filter[R][S][kPair], totals[2][kPair] = {};
+  if (c < C) load_filter(w, c, filter);
   constexpr int kStrips = (Q + T - 1) / T;
-  for (index_t strip = index_t(blockIdx.x) * ROWS + threadIdx.y; strip < index_t(N) * kStrips;
+  for (index_t strip = index_t(blockIdx.x) * ROWS + threadIdx.y; c < C && strip < index_t(N) * kStrips;
        strip += index_t(gridDim.x) * ROWS) {
     const int q = int(strip % kStrips) * T, column = q * STRIDE_W - PAD_LEFT;
     const index_t n = strip / kStrips;
@@ -95,10 +146,21 @@ extern "C" __global__ void __launch_bounds__(LANES * ROWS, 3) depthwise_forward(
       }
       const int p = step - (kLive - 1);
       if (p >= 0) store_columns(out + index_t(p) * (Q * C), sums[0], q, Q);
+      if (SUMS && p >= 0) add_columns(sums[0], q, totals);
       move_up<1>(sums);
     }
   }
+  if (SUMS) leave_parts(totals, c, partial);
 }
+
+#if SUMS
+extern "C" __global__ void __launch_bounds__(32 * kSharers)
+    depthwise_add_parts(const float* partial, float* sums, float* squares) {
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  const float sum = add_parts<2>(partial, i);
+  if (threadIdx.y == 0 && i < 2 * C) (i < C ? sums : squares)[i % C] = sum;
+}
+#endif
 
 #elif DIRECTION == 1
 
@@ -150,11 +212,11 @@ extern "C" __global__ void __launch_bounds__(LANES * ROWS, 3) depthwise_backward
 #else
 
 // The forward walk, with the filter's gradient in registers and the last rows of dy instead of sums. Every block
-// leaves its part in partial [blockIdx.x][tap][C].
+// leaves its part in partial.
 extern "C" __global__ void __launch_bounds__(LANES * ROWS, 3)
     depthwise_backward_weights(const X* x, const Y* dy, float* partial) {
   const int c = first_channel();
-  float sums[R][S][kPair] = {};
+  float sums[R * S][kPair] = {};
   constexpr int kStrips = (Q + T - 1) / T;
   for (index_t strip = index_t(blockIdx.x) * ROWS + threadIdx.y; c < C && strip < index_t(N) * kStrips;
        strip += index_t(gridDim.x) * ROWS) {
@@ -190,45 +252,18 @@ extern "C" __global__ void __launch_bounds__(LANES * ROWS, 3)
               for (int s = 0; s < S; ++s)
 #pragma unroll
                 for (int v = 0; v < kPair; ++v)
-                  sums[r][s][v] += row[t * STRIDE_W + s][v] * gradients[kLive - 1 - r / STRIDE_H][t][v];
+                  sums[r * S + s][v] += row[t * STRIDE_W + s][v] * gradients[kLive - 1 - r / STRIDE_H][t][v];
         }
       }
     }
   }
-  // One tap after another, in the order of the threads.
-  __shared__ float lines[ROWS][LANES * kPair];
-  float* part = partial + index_t(blockIdx.x) * (R * S * C);
-#pragma unroll
-  for (int tap = 0; tap < R * S; ++tap) {
-#pragma unroll
-    for (int v = 0; v < kPair; ++v) lines[threadIdx.y][threadIdx.x * kPair + v] = sums[tap / S][tap % S][v];
-    __syncthreads();
-    if (threadIdx.y == 0 && c < C)
-#pragma unroll
-      for (int v = 0; v < kPair; ++v) {
-        float sum = sums[tap / S][tap % S][v];
-#pragma unroll 1
-        for (int line = 1; line < ROWS; ++line) sum += lines[line][threadIdx.x * kPair + v];
-        part[tap * C + c + v] = sum;
-      }
-    __syncthreads();
-  }
+  leave_parts(sums, c, partial);
 }
 
-// Threads (32, 8): 32 neighbours of [tap][C], whose PIECES parts are shared out among eight.
-extern "C" __global__ void __launch_bounds__(256) depthwise_add_pieces(const float* partial, DW* dw) {
-  constexpr int kTaps = R * S, kSharers = 8;
-  __shared__ float lines[kSharers][32];
+extern "C" __global__ void __launch_bounds__(32 * kSharers) depthwise_add_parts(const float* partial, DW* dw) {
   const int i = blockIdx.x * 32 + threadIdx.x;
-  float sum = 0.0f;
-  if (i < kTaps * C)
-#pragma unroll 4
-    for (int piece = threadIdx.y; piece < PIECES; piece += kSharers) sum += partial[index_t(piece) * (kTaps * C) + i];
-  lines[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || i >= kTaps * C) return;
-  for (int sharer = 1; sharer < kSharers; ++sharer) sum += lines[sharer][threadIdx.x];
-  store_one(dw + index_t(i % C) * kTaps + i / C, sum);
+  const float sum = add_parts<R * S>(partial, i);
+  if (threadIdx.y == 0 && i < R * S * C) store_one(dw + index_t(i % C) * (R * S) + i / C, sum);
 }
 
 #endif

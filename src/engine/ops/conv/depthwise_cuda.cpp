@@ -9,7 +9,7 @@ namespace ren::cuda {
 namespace {
 
 constexpr int64_t kThreads = 128;  // with up to 168 registers each: three blocks a processor
-constexpr int64_t kPair = 2, kStrip = 4, kAddedThreads = 32;
+constexpr int64_t kPair = 2, kStrip = 4, kSharers = 32;
 
 int64_t strips(const ConvolutionProblem& p) {
   return p.n * divide_up(p.kind == ConvolutionKind::backward_data ? p.w : p.q, kStrip);
@@ -30,9 +30,9 @@ Depthwise::Depthwise(const ConvolutionProblem& p, const CudaDevice& device) : pr
   const bool backward_weights = p.kind == ConvolutionKind::backward_weights;
   const int64_t pairs = p.c / kPair, groups = divide_up(pairs, kThreads), lanes = divide_up(pairs, groups);
   const int64_t rows = kThreads / lanes, most = divide_up(strips(p), rows);
-  // A weight gradient's sums stay in registers, for as many strips as there are for a thread.
+  // Sums over all pixels stay in registers, for as many strips as there are for a thread.
   const int64_t blocks =
-      std::min(most, divide_up(int64_t(device.processors()) * (backward_weights ? 6 : 24), groups));
+      std::min(most, divide_up(int64_t(device.processors()) * (sums_per_channel() > 0 ? 6 : 24), groups));
   block_ = {unsigned(lanes), unsigned(rows)};
   grid_ = {unsigned(blocks), unsigned(groups)};
   source_.index_type(std::max(p.n * p.h * p.w * p.c, p.n * p.p * p.q * p.k))
@@ -55,28 +55,34 @@ Depthwise::Depthwise(const ConvolutionProblem& p, const CudaDevice& device) : pr
       .define("PAD_LEFT", p.pad_left)
       .define("LANES", lanes)
       .define("ROWS", rows)
+      .define("SUMS", int64_t(p.sums))
       .define("PIECES", blocks)
       .define("T", kStrip);
 }
 
-uint64_t Depthwise::workspace() const {
-  return problem_.kind == ConvolutionKind::backward_weights ? uint64_t(grid_.x) * uint64_t(weights()) * 4 : 0;
+int64_t Depthwise::sums_per_channel() const {
+  if (problem_.kind == ConvolutionKind::backward_weights) return problem_.r * problem_.s;
+  return problem_.sums ? 2 : 0;
 }
 
-void Depthwise::launch(LaunchList& list, CudaDevice& device, std::byte* const* in, std::byte* out,
+uint64_t Depthwise::workspace() const { return uint64_t(grid_.x * sums_per_channel() * problem_.c) * 4; }
+
+void Depthwise::launch(LaunchList& list, CudaDevice& device, std::byte* const* in, std::byte* const* out,
                        std::byte* workspace) const {
   const auto module = device.kernels().request(source_);
+  const Grid added{unsigned(divide_up(sums_per_channel() * problem_.c, 32))}, sharers{32, unsigned(kSharers)};
   switch (problem_.kind) {
     case ConvolutionKind::forward:
-      list.kernel(module, "depthwise_forward", grid_, block_, in[0], in[1], out);
+      list.kernel(module, "depthwise_forward", grid_, block_, in[0], in[1], out[0], workspace);
+      if (problem_.sums)
+        list.kernel(module, "depthwise_add_parts", added, sharers, workspace, out[1], out[2]);
       break;
     case ConvolutionKind::backward_data:
-      list.kernel(module, "depthwise_backward_data", grid_, block_, in[0], in[1], out);
+      list.kernel(module, "depthwise_backward_data", grid_, block_, in[0], in[1], out[0]);
       break;
     case ConvolutionKind::backward_weights:
       list.kernel(module, "depthwise_backward_weights", grid_, block_, in[0], in[1], workspace);
-      list.kernel(module, "depthwise_add_pieces", {unsigned(divide_up(weights(), kAddedThreads))},
-                  {unsigned(kAddedThreads), 8}, workspace, out);
+      list.kernel(module, "depthwise_add_parts", added, sharers, workspace, out[0]);
       break;
   }
 }

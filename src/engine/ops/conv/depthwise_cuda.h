@@ -18,14 +18,17 @@ class Depthwise {
   Depthwise(const ConvolutionProblem&, const CudaDevice&);
   const KernelSource& source() const { return source_; }
   uint64_t workspace() const;
-  // in: the node's inputs (forward x, w; backward_data dy, w; backward_weights x, dy).
-  void launch(LaunchList&, CudaDevice&, std::byte* const* in, std::byte* out, std::byte* workspace) const;
+  // in, out: the node's inputs and outputs (forward x, w and y, with sums also its sums and those of its
+  // squares; backward_data dy, w and dx; backward_weights x, dy and dw).
+  void launch(LaunchList&, CudaDevice&, std::byte* const* in, std::byte* const* out,
+              std::byte* workspace) const;
 
  private:
   ConvolutionProblem problem_;
   KernelSource source_{"depthwise.cu"};
   Grid grid_, block_;
-  int64_t weights() const { return problem_.r * problem_.s * problem_.c; }
+  // Sums for each channel that all blocks have parts of.
+  int64_t sums_per_channel() const;
 };
 
 }  // namespace ren::cuda
