@@ -3,17 +3,6 @@
 // its first element, so that a large mean costs no digits; counts, means and squared deviations
 // are then joined pairwise (Chan, Golub, LeVeque 1979) in a fixed order.
 
-struct Moments {
-  float count, mean, m2;
-};
-
-__device__ Moments join(const Moments& a, const Moments& b) {
-  if (b.count == 0.0f) return a;
-  if (a.count == 0.0f) return b;
-  const float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
-  return {count, a.mean + delta * share, a.m2 + b.m2 + delta * delta * a.count * share};
-}
-
 #if FINISH == 0
 // Mean and inverse standard deviation, and the running statistics moved.
 struct Results {

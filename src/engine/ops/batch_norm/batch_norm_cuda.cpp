@@ -91,7 +91,8 @@ cuda::ColumnMoments::ColumnMoments(const Tensor& x, const CudaDevice& device) : 
       .define("TY", ty)
       .define("SPLITS", splits)
       .define("TREE", int64_t(std::bit_ceil(uint64_t(ty)) / 2))
-      .define("UNROLL", int64_t{4});
+      .define("UNROLL", int64_t{4})
+      .prelude(embedded_source("moments.cuh"));
 }
 
 uint64_t cuda::ColumnMoments::workspace() const {

@@ -4,18 +4,14 @@
 #include <cstdlib>
 
 #include "engine/ops/support/extents_cuda.h"
+#include "engine/ops/support/one_kernel_cuda.h"
 
 namespace ren {
 namespace {
 
 using namespace cuda;
 
-struct Specialised {
-  KernelSource source{"pad.cu"};
-  unsigned blocks = 1;
-};
-
-Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
+OneKernel specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
   const auto& a = node.as<PadAttributes>();
   const bool backward = node.op == Op::pad_backward;
   const Shape& x = graph.at(backward ? node.outputs[0] : node.inputs[0]).shape;
@@ -27,7 +23,7 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   const int width =
       pads_channels && a.mode != PadMode::constant ? 1 : power_of_two_in(common, elements_in_16_bytes(type));
   const Items items = items_for(device, y.elements() / width);
-  Specialised s;
+  OneKernel s("pad.cu");
   s.blocks = backward ? unsigned(divide_up(x.elements() / width, kCopyThreads)) : items.blocks;
   s.source.index_type(std::max(x.elements(), y.elements()))
       .define("X", type)
@@ -54,28 +50,9 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   return s;
 }
 
-NodeChoice prepare(const PrepareContext& context) {
-  CudaDevice& device = cuda_device(context.device);
-  device.kernels().request(specialise(context.graph, context.node, device).source);
-  return {"own", 0, {}};
-}
-
-std::unique_ptr<Kernel> bind(const BindContext& context) {
-  CudaDevice& device = cuda_device(context.device);
-  const Specialised s = specialise(context.graph, context.node, device);
-  auto list = std::make_unique<LaunchList>(device);
-  list->kernel(device.kernels().request(s.source),
-               context.node.op == Op::pad_backward ? "pad_backward" : "pad", {s.blocks},
-               {unsigned(kCopyThreads)}, context.inputs[0], context.outputs[0]);
-  return list;
-}
-
 }  // namespace
 
-const OpBackend& pad_cuda() {
-  static const OpBackend backend{prepare, bind};
-  return backend;
-}
+const OpBackend& pad_cuda() { return one_kernel<specialise>(); }
 
 const OpBackend& pad_backward_cuda() { return pad_cuda(); }
 

@@ -4,6 +4,7 @@
 
 #include "engine/ops/permute/axes.h"
 #include "engine/ops/support/extents_cuda.h"
+#include "engine/ops/support/one_kernel_cuda.h"
 
 namespace ren {
 namespace {
@@ -13,11 +14,6 @@ constexpr int64_t kSharedBytes = 32 << 10;  // that a block permutes at once, at
 constexpr int64_t kTile = 64;
 
 using Axes = std::vector<OutputAxis>;
-
-struct Specialised {
-  KernelSource source{"permute.cu"};
-  unsigned blocks = 1;
-};
 
 int64_t product(const Axes& axes, size_t from = 0) {
   int64_t all = 1;
@@ -43,12 +39,12 @@ int64_t unit_of(const Axes& axes, int64_t element) {
   return unit;
 }
 
-Specialised by_runs(Axes axes, int64_t element, const CudaDevice& device) {
+OneKernel by_runs(Axes axes, int64_t element, const CudaDevice& device) {
   const int64_t unit = unit_of(axes, element), total = product(axes) * element / unit;
   for (OutputAxis& axis : axes) axis.stride = axis.stride * element / unit;
   axes.back() = {axes.back().extent * element / unit, 1};
   const Items items = items_for(device, total);
-  Specialised s;
+  OneKernel s("permute.cu");
   s.blocks = items.blocks;
   s.source.index_type(total)
       .define("KIND", int64_t{0})
@@ -76,12 +72,12 @@ bool fits_shared(const Axes& axes, int64_t element) {
   return aligned_blocks(axes, element) * product(axes, 1) * element <= kSharedBytes;
 }
 
-Specialised by_blocks(const Axes& axes, int64_t element, const CudaDevice& device) {
+OneKernel by_blocks(const Axes& axes, int64_t element, const CudaDevice& device) {
   const int64_t block = product(axes, 1), total = product(axes);
   const int64_t least = aligned_blocks(axes, element) * block * element;
   const int64_t many = total * element / (16 << 10) >= int64_t(device.processors()) * 2;
   const int64_t chunk = least * std::max<int64_t>(((many ? 16 : 4) << 10) / least, 1) / element;
-  Specialised s;
+  OneKernel s("permute.cu");
   s.blocks = unsigned(divide_up(total, chunk));
   s.source.index_type(total)
       .define("KIND", int64_t{1})
@@ -100,7 +96,7 @@ int64_t tile_of(int64_t extent, int64_t at_most) {
   return tile;
 }
 
-Specialised by_tiles(const Axes& axes, int64_t element) {
+OneKernel by_tiles(const Axes& axes, int64_t element) {
   Axes others;
   std::vector<int64_t> targets;
   int64_t target = product(axes), a_target = 0;
@@ -115,7 +111,7 @@ Specialised by_tiles(const Axes& axes, int64_t element) {
   if (others.empty()) others.push_back({1, 0}), targets.push_back(0);
   int64_t a_tile = tile_of(a.extent, kTile), b_tile = tile_of(b.extent, kTile * kTile / a_tile);
   a_tile = tile_of(a.extent, kTile * kTile / b_tile);
-  Specialised s;
+  OneKernel s("permute.cu");
   s.blocks = unsigned(divide_up(a.extent, a_tile) * divide_up(b.extent, b_tile) * product(others));
   s.source.index_type(product(axes))
       .define("KIND", int64_t{2})
@@ -133,7 +129,7 @@ Specialised by_tiles(const Axes& axes, int64_t element) {
   return s;
 }
 
-Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
+OneKernel specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
   const Tensor& x = graph.at(node.inputs[0]);
   const auto element = int64_t(size_of(x.dtype));
   const Axes axes = axes_of(node.as<PermuteAttributes>(), x.shape.n), blocks = blocks_of(axes);
@@ -143,26 +139,8 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   return fits_shared(blocks, element) ? by_blocks(blocks, element, device) : by_tiles(axes, element);
 }
 
-NodeChoice prepare(const PrepareContext& context) {
-  CudaDevice& device = cuda_device(context.device);
-  device.kernels().request(specialise(context.graph, context.node, device).source);
-  return {"own", 0, {}};
-}
-
-std::unique_ptr<Kernel> bind(const BindContext& context) {
-  CudaDevice& device = cuda_device(context.device);
-  const Specialised s = specialise(context.graph, context.node, device);
-  auto list = std::make_unique<LaunchList>(device);
-  list->kernel(device.kernels().request(s.source), "permute", {s.blocks}, {256}, context.inputs[0],
-               context.outputs[0]);
-  return list;
-}
-
 }  // namespace
 
-const OpBackend& permute_cuda() {
-  static const OpBackend backend{prepare, bind};
-  return backend;
-}
+const OpBackend& permute_cuda() { return one_kernel<specialise>(); }
 
 }  // namespace ren

@@ -3,19 +3,15 @@
 
 #include "engine/ops/support/axis_blocks.h"
 #include "engine/ops/support/extents_cuda.h"
+#include "engine/ops/support/one_kernel_cuda.h"
 
 namespace ren {
 namespace {
 
 using namespace cuda;
 
-struct Specialised {
-  KernelSource source{"slice.cu"};
-  unsigned blocks = 1;
-};
-
 // `x` and `y` are the slice's input and output; backward, threads walk over x.
-Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
+OneKernel specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
   const auto& a = node.as<SliceAttributes>();
   const bool backward = node.op == Op::slice_backward;
   const Tensor& x = graph.at(backward ? node.outputs[0] : node.inputs[0]);
@@ -27,7 +23,7 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   const int64_t unit = widest_unit({run, first, whole.bytes(), stride});
   const int64_t slice = whole.outer * count * run / unit, all = whole.outer * whole.bytes() / unit;
   const Items items = items_for(device, backward ? all : slice);
-  Specialised s;
+  OneKernel s("slice.cu");
   s.blocks = items.blocks;
   s.source.index_type(all)
       .define("U", unit)
@@ -41,28 +37,9 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   return s;
 }
 
-NodeChoice prepare(const PrepareContext& context) {
-  CudaDevice& device = cuda_device(context.device);
-  device.kernels().request(specialise(context.graph, context.node, device).source);
-  return {"own", 0, {}};
-}
-
-std::unique_ptr<Kernel> bind(const BindContext& context) {
-  CudaDevice& device = cuda_device(context.device);
-  const Specialised s = specialise(context.graph, context.node, device);
-  auto list = std::make_unique<LaunchList>(device);
-  list->kernel(device.kernels().request(s.source),
-               context.node.op == Op::slice_backward ? "slice_backward" : "slice", {s.blocks},
-               {unsigned(kCopyThreads)}, context.inputs[0], context.outputs[0]);
-  return list;
-}
-
 }  // namespace
 
-const OpBackend& slice_cuda() {
-  static const OpBackend backend{prepare, bind};
-  return backend;
-}
+const OpBackend& slice_cuda() { return one_kernel<specialise>(); }
 
 const OpBackend& slice_backward_cuda() { return slice_cuda(); }
 
