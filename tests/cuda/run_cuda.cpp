@@ -126,7 +126,7 @@ BoundCase bind_case(Device& device, const Case& test, const DeviceTensors& tenso
     const bool library = choice.engine.rfind("cudnn", 0) == 0 || choice.engine.rfind("cublas", 0) == 0;
     // Sums of a convolution's output need some workspace in any form.
     if (chosen == Chosen::own && library)
-      choice = {"own:direct", std::max<uint64_t>(choice.workspace_bytes, 1 << 20), {0}};
+      choice = {"own:direct", std::max<uint64_t>(choice.workspace_bytes, 1 << 20), {0, 0}};
     bound.workspaces.push_back(device.allocate(choice.workspace_bytes));
     std::vector<std::byte*> inputs, outputs;
     for (const TensorId id : node.inputs) inputs.push_back(tensors.address(id));
