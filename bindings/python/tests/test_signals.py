@@ -260,8 +260,9 @@ class RealJobsTest(NothingDropped):
         def run():
             trainer = self.trainer(epochs=10 ** 6)
             timer = threading.Timer(60, trainer.request_stop)   # Error instead of a test that never ends
-            timer.start()
+            timer.daemon = True   # wherever the signal comes, it keeps nobody waiting
             try:
+                timer.start()
                 trainer.fit(self.loader())
             finally:
                 timer.cancel()
