@@ -699,7 +699,9 @@ typedef struct ren_fit_options {
  * before the first step: IO, or INVALID_ARGUMENT when it is the model's file, its external data or the data
  * set, or when the training loader's augmentation names MixUp or CutMix other than the trainer's. A
  * checkpoint that can't be written later on doesn't end the training: fn is told, and `result` counts them;
- * only a stop whose checkpoint fails is IO. Non-finite losses, weights or outputs: NUMERICAL. */
+ * only a stop whose checkpoint fails is IO. Non-finite losses or weights in training: NUMERICAL; the validation's
+ * loss may be NaN in `result`, where the trained network's outputs aren't finite in this precision. Where no
+ * epoch is left, the validation alone is done. */
 REN_API int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* validation,
                                 const ren_fit_options* options, ren_progress* result, ren_progress_fn fn,
                                 void* user);
