@@ -601,7 +601,7 @@ typedef struct ren_trainer_options {
   uint64_t seed;
   uint64_t memory_limit;     /* bytes of the device that may be used; 0: what is free */
   int32_t max_skipped_steps; /* 16 bits: overflow in more steps in a row ends training; 0: 50 */
-  float loss_scale;          /* fp16: the first loss scale; 0: 65536 */
+  float loss_scale;          /* 16 bits: the first loss scale; 0: 65536 */
   /* 1: a GPU's libraries are chosen by rules instead of measuring them, so that the same run gives the same
    * bits on every machine with that GPU and these libraries, however its cache is filled. 0: what measured
    * fastest; the same bits as long as the cache of such choices stays. The CPU is deterministic either way,

@@ -422,7 +422,7 @@ TEST_F(TrainerTest, RefusesDataWithOtherLabelsThanItsOutputsTake) {
 TEST_F(TrainerTest, AValidationLossThatIsNotFiniteIsAResult) {
   Trainer trainer(small_model(), options());
   const size_t channels = trainer.buffer(0).size();
-  trainer.set_buffer(0, std::vector<float>(channels, 3e38f));  // a running mean
+  trainer.set_buffer(0, std::vector<float>(channels, -3e38f));  // a running mean
   test::MemorySource training(16, 8, 6, 3), validation(8, 8, 6, 3, false);
   FitOptions fit;
   fit.training = &training;
