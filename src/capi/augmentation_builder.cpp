@@ -15,14 +15,18 @@ void AugmentationBuilder::refuse_behind_mix(std::string_view item) const {
          "augmentation '{}' has to stand before MixUp and CutMix, which mix finished batches", item);
 }
 
+void AugmentationBuilder::refuse_before_crop(std::string_view item) const {
+  if (has_resize_ && !has_crop_)
+    fail(StatusCode::invalid_argument, "augmentation '{}' has to stand behind the crop", item);
+}
+
 void AugmentationBuilder::set_mix(double Augmentation::*alpha, double value, std::string_view item) {
   if (augmentation.*alpha > 0)
     fail(StatusCode::invalid_argument, "augmentation '{}' is given more than once", item);
   if (!(value >= MixSpec::kLeastAlpha && value <= MixSpec::kMostAlpha))
     fail(StatusCode::invalid_argument, "augmentation '{}': alpha from {} to {}", item, MixSpec::kLeastAlpha,
          MixSpec::kMostAlpha);
-  if (has_resize_ && !has_crop_)
-    fail(StatusCode::invalid_argument, "augmentation '{}' has to stand behind the crop", item);
+  refuse_before_crop(item);
   augmentation.*alpha = value;
 }
 
@@ -57,8 +61,7 @@ void AugmentationBuilder::set_flip(double chance, std::string_view item) {
 
 void AugmentationBuilder::add_step(const data::Step& step, std::string_view item) {
   refuse_behind_mix(item);
-  if (has_resize_ && !has_crop_)
-    fail(StatusCode::invalid_argument, "augmentation '{}' has to stand behind the crop", item);
+  refuse_before_crop(item);
   step.validate();
   augmentation.steps.push_back(step);
 }

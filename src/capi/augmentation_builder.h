@@ -31,6 +31,7 @@ class AugmentationBuilder {
 
  private:
   void refuse_behind_mix(std::string_view item) const;
+  void refuse_before_crop(std::string_view item) const;
 
   bool has_crop_ = false, has_resize_ = false, has_flip_ = false;
 };

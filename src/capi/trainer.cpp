@@ -145,8 +145,7 @@ void check_mix(const Trainer& trainer, const LoaderState& loader) {
   if (loader.mix().any() && !(loader.mix() == own))
     fail(StatusCode::invalid_argument,
          "the training loader's augmentation asks for {}, the trainer was made with {}: give it the alphas "
-         "that "
-         "ren_loader_get_info tells",
+         "that ren_loader_get_info tells",
          mix_text(loader.mix()), mix_text(own));
 }
 

@@ -38,6 +38,7 @@ struct Train {
 
  private:
   void check_options() const;
+  bool goes_on_in_checkpoint() const;
   void check_outputs() const;
   void open_data();
   void warn(const std::string& text);
@@ -93,13 +94,17 @@ void Train::check_outputs() const {
   if (model_ != nullptr) outputs.keep(external_files(model_));
   outputs.check();
   // What somebody trained before is not replaced by what has hardly begun.
-  std::error_code unknown;
-  const bool goes_on = !resume.empty() && std::filesystem::equivalent(resume, checkpoint, unknown);
-  if (model_ == nullptr && !checkpoint.empty() && !goes_on && file_bytes(checkpoint) > 0)
+  if (model_ == nullptr && !checkpoint.empty() && !goes_on_in_checkpoint() && file_bytes(checkpoint) > 0)
     throw CliError(kRefused,
                    fmt::format("--checkpoint '{}' is there already: go on from it with --resume {}, name "
                                "another file, or remove it",
                                checkpoint, checkpoint));
+}
+
+// Does --checkpoint name the file that --resume reads, however either is spelt?
+bool Train::goes_on_in_checkpoint() const {
+  std::error_code unknown;
+  return !resume.empty() && std::filesystem::equivalent(resume, checkpoint, unknown);
 }
 
 void Train::check_options() const {
@@ -293,8 +298,9 @@ void Train::fit() {
 
 std::string Train::way_on() const {
   if (checkpoint.empty()) return "what it had learnt is lost (--checkpoint FILE keeps it)";
-  return resume == checkpoint ? "the same command goes on from it"
-                              : fmt::format("the same command with --resume {} goes on from it", checkpoint);
+  return goes_on_in_checkpoint()
+             ? "the same command goes on from it"
+             : fmt::format("the same command with --resume {} goes on from it", checkpoint);
 }
 
 void Train::report_bad_files(const LoaderHandle& from, const char* split) {

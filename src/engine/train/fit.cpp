@@ -138,8 +138,7 @@ void Trainer::check_last_batch(const BatchSource& source) const {
   fail(StatusCode::invalid_argument,
        "an epoch of {} samples ends with a batch of {}, which this trainer has no program for: give it among "
        "the other batch sizes when the trainer is made (other_batches), or have the loader drop the last "
-       "batch "
-       "(last_batch)",
+       "batch (last_batch)",
        d.samples, rest);
 }
 

@@ -16,8 +16,8 @@ namespace {
 
 void check_options(const TrainerOptions& o) {
   Problems problems;
-  const auto want = [&](bool good, const char* where, const char* what) {
-    if (!good) problems.add(where, what);
+  const auto want = [&](bool good, const char* where, std::string_view what) {
+    if (!good) problems.add(where, std::string(what));
   };
   want(o.batch >= 1, "batch", "must be at least 1");
   want(o.evaluation_batch >= 0, "evaluation batch", "must not be negative");
@@ -30,7 +30,7 @@ void check_options(const TrainerOptions& o) {
        "must be in [0, 1)");
   const auto want_alpha = [&](double alpha, const char* where) {
     want(alpha == 0 || (alpha >= MixSpec::kLeastAlpha && alpha <= MixSpec::kMostAlpha), where,
-         "must be in 0.001 to 1000, or 0 for none");
+         fmt::format("must be in {} to {}, or 0 for none", MixSpec::kLeastAlpha, MixSpec::kMostAlpha));
   };
   want_alpha(o.spec.mix.mixup, "MixUp's alpha");
   want_alpha(o.spec.mix.cutmix, "CutMix's alpha");
