@@ -244,6 +244,121 @@ TEST(MergeReductions, ChangesNoResult) {
   expect_same_gradients(before, after, 0);
 }
 
+// Both graphs with the same numbers: what the running statistics are afterwards.
+void expect_same_running_statistics(const Graph& before, const Graph& after) {
+  ReferenceRun plain(before), changed(after);
+  fill(plain, before);
+  fill(changed, after);
+  run_forward_backward(plain, before);
+  run_forward_backward(changed, after);
+  for (const Buffer& buffer : before.buffers) {
+    const auto &a = plain.value(buffer.value), &b = changed.value(buffer.value);
+    // In double either way; the variance from sums loses the digits of mean^2 / variance, below 100 here.
+    for (size_t c = 0; c < a.size(); ++c) EXPECT_NEAR(a[c], b[c], 1e-13) << buffer.name;
+  }
+}
+
+size_t count_of(const Graph& graph, Op op) {
+  return size_t(
+      std::count_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return n.op == op; }));
+}
+
+// Between a convolution and the normalisation behind it there is nothing: the latter's node reads the sums.
+TEST(StatisticsFromSums, ChangesNoResult) {
+  const auto graphs = graphs_after_passes(test::residual_model(3), mixed_on_gpu());
+  const Graph &before = graphs.at("sum_in_convolutions"), &after = graphs.at("statistics_from_sums");
+  ASSERT_EQ(count_of(before, Op::batch_norm_statistics), 3u);  // and a frozen one, which has none
+  EXPECT_EQ(count_of(after, Op::batch_norm_statistics), 0u);
+  ASSERT_EQ(count_of(after, Op::batch_norm_from_sums), 1u);
+  EXPECT_EQ(after.nodes.size(), before.nodes.size() - 2);
+  expect_same_gradients(before, after, 1e-12);  // of about 1, in double; the variance as above
+  expect_same_running_statistics(before, after);
+}
+
+TEST(StatisticsFromSums, OneNodeBehindForwardServesBackwardAlone) {
+  const Graph graph = compile_variant(test::residual_model(3), mixed_on_gpu(), {Role::step, 3});
+  const auto joined = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                   [](const Node& n) { return n.op == Op::batch_norm_from_sums; });
+  ASSERT_NE(joined, graph.nodes.end());
+  ASSERT_NE(joined + 1, graph.nodes.end());
+  EXPECT_EQ((joined + 1)->phase, Phase::backward);
+  for (auto node = graph.nodes.begin(); node != joined; ++node) {
+    EXPECT_EQ(node->phase, Phase::forward);
+    if (node->op == Op::conv && node->outputs.size() > 1)
+      for (const TensorId sums : {node->outputs[1], node->outputs[2]}) {
+        EXPECT_NE(std::find(joined->inputs.begin(), joined->inputs.end(), sums), joined->inputs.end());
+        const auto reads = [&](const Node& n) {
+          return n.op == Op::pointwise && std::find(n.inputs.begin(), n.inputs.end(), sums) != n.inputs.end();
+        };
+        EXPECT_TRUE(std::any_of(node, joined, reads)) << graph.at(sums).name;
+      }
+  }
+}
+
+// The bias that a normalisation absorbed, a momentum and an epsilon of a layer's own go with the layer, and
+// layers whose input comes from no convolution keep a pass over it.
+TEST(StatisticsFromSums, LayersKeepWhatIsTheirs) {
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId first = m.batch_norm(m.conv(m.graph.input, 8, 3, 1, true));
+  auto own = std::make_shared<BatchNormAttributes>();
+  own->keep = 0.5f, own->epsilon = 0.1f;
+  m.graph.nodes.back().attributes = own;
+  const TensorId second = m.batch_norm(m.relu(first));
+  const TensorId third = m.batch_norm(m.conv(second, 8, 1, 1));
+  const auto graphs = graphs_after_passes(m.finish(m.linear(m.relu(third), 4)), mixed_on_gpu());
+  const Graph &before = graphs.at("sum_in_convolutions"), &after = graphs.at("statistics_from_sums");
+  EXPECT_EQ(count_of(after, Op::batch_norm_statistics), 1u);
+  EXPECT_EQ(count_of(after, Op::batch_norm_from_sums), 1u);
+  EXPECT_EQ(after.nodes.size(), before.nodes.size() - 1);
+  expect_same_gradients(before, after, 1e-12);
+  expect_same_running_statistics(before, after);
+}
+
+// Stochastic depth right behind a normalisation: the node also reads the random state.
+TEST(StatisticsFromSums, ReadersMayDrawRandomNumbers) {
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId normalised = m.batch_norm(m.conv(m.graph.input, 8, 3, 1));
+  m.builder.add_scalars();
+  ExpressionBuilder e;
+  const Value kept = e.select(e.less(e.uniform(0, true), e.constant(0.8)), e.input(0), e.constant(0));
+  auto drop = std::make_shared<PointwiseAttributes>(e.finish({kept}, 1));
+  drop->training_only = true;
+  const TensorId dropped =
+      emit(m.builder, Op::pointwise, "drop", {normalised, m.graph.scalar(Scalar::random_state)}, drop)[0];
+  const auto graphs = graphs_after_passes(m.finish(m.linear(dropped, 4)), mixed_on_gpu());
+  const Graph &before = graphs.at("sum_in_convolutions"), &after = graphs.at("statistics_from_sums");
+  ASSERT_EQ(count_of(after, Op::batch_norm_from_sums), 1u);
+  expect_same_gradients(before, after, 1e-12);
+  for (const Node& node : after.nodes) {
+    std::vector<TensorType> types;
+    for (const TensorId id : node.inputs)
+      types.push_back(id == kNoTensor ? TensorType{} : after.at(id).type());
+    if (node.op == Op::pointwise) {
+      EXPECT_NO_THROW(definition_of(node.op).infer(node, types)) << node.name;
+    }
+  }
+}
+
+// CPUs have no sums, FP32 takes none, and inference has no statistics.
+TEST(StatisticsFromSums, IsForMixedPrecisionOnGpusAndTraining) {
+  const auto graph_of = [](Precision precision, DeviceKind device, Role role) {
+    TrainingSpec spec = float_images();
+    spec.precision = precision;
+    spec.target = target_of(device);
+    return compile_variant(test::residual_model(3), spec, {role, 3});
+  };
+  const Graph cpu = graph_of(Precision::fp16, DeviceKind::cpu, Role::step);
+  const Graph wide = graph_of(Precision::fp32, DeviceKind::cuda, Role::step);
+  for (const Graph* graph : {&cpu, &wide}) {
+    EXPECT_EQ(count_of(*graph, Op::batch_norm_statistics), 3u);
+    EXPECT_EQ(count_of(*graph, Op::batch_norm_from_sums), 0u);
+  }
+  for (const Role role : {Role::evaluate, Role::predict})
+    EXPECT_EQ(count_of(graph_of(Precision::fp16, DeviceKind::cuda, role), Op::batch_norm_from_sums), 0u);
+  const Graph accumulating = graph_of(Precision::fp16, DeviceKind::cuda, Role::accumulate);
+  EXPECT_EQ(count_of(accumulating, Op::batch_norm_from_sums), 1u);
+}
+
 TEST(AttachInput, PadsImagesOnlyWhereConvolutionsAloneReadThem) {
   const TrainingSpec spec = mixed_on_gpu();
   const Graph padded = compile_variant(test::residual_model(3), spec, {Role::step, 3});

@@ -29,6 +29,7 @@ constexpr Pass kPasses[] = {
     {"merge_reductions", merge_reductions},
     {"recompute", recompute},
     {"sum_in_convolutions", sum_in_convolutions},
+    {"statistics_from_sums", statistics_from_sums},
     {"update", update},
 };
 

@@ -42,6 +42,9 @@ void merge_reductions(Graph& graph, const PassContext& context);
 void recompute(Graph& graph, const PassContext& context);
 // Lets a convolution give, in passing, the sums that the normalisation right behind it needs.
 void sum_in_convolutions(Graph& graph, const PassContext& context);
+// Lets forward's expressions compute a normalisation's statistics from such sums, and joins what else is made
+// of them, for backward and the running statistics, in one node behind forward.
+void statistics_from_sums(Graph& graph, const PassContext& context);
 // Appends the range operations that end a step.
 void update(Graph& graph, const PassContext& context);
 
