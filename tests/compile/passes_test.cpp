@@ -227,21 +227,90 @@ TEST(PackMasks, ChangesNoResult) {
   expect_same_gradients(before, after, 1e-12);
 }
 
-// A block with a projection: both normalisations of its end have the same gradient, which one reduction
-// masks, stores and sums for both.
-TEST(MergeReductions, ChangesNoResult) {
+// A block with a projection: both normalisations of its end have the same gradient.
+Graph block_with_projection() {
   test::ModelBuilder m(3, 12, 3);
   const TensorId stem = m.relu(m.conv(m.graph.input, 8, 3, 1));
   const TensorId inner = m.batch_norm(m.conv(stem, 16, 3, 2));
   const TensorId projected = m.batch_norm(m.conv(stem, 16, 1, 2));
   const TensorId joined = m.relu(m.add(inner, projected));
   const TensorId last = m.relu(m.add(m.batch_norm(m.conv(joined, 16, 3, 1)), joined));
-  const Graph model = m.finish(m.linear(m.global_mean(last), 4));
-  const TrainingSpec spec = mixed_on_gpu();
-  const auto graphs = graphs_after_passes(model, spec);
+  return m.finish(m.linear(m.global_mean(last), 4));
+}
+
+// One reduction masks that gradient, stores it and sums it for both.
+TEST(MergeReductions, ChangesNoResult) {
+  const auto graphs = graphs_after_passes(block_with_projection(), mixed_on_gpu());
   const Graph &before = graphs.at("store_in_reductions"), &after = graphs.at("merge_reductions");
   EXPECT_EQ(after.nodes.size() + 1, before.nodes.size());
   expect_same_gradients(before, after, 0);
+}
+
+uint64_t feature_bytes(const Graph& graph) {
+  Choices choices;
+  choices.nodes.resize(graph.nodes.size());
+  const Variant variant{"step", Role::step, &graph, &choices};
+  PlanOptions options;
+  options.compute_copies = options.first_moments = true;
+  options.compute_type = DType::f16;
+  options.slot_order = gradient_order(graph);
+  return plan_memory(std::span(&variant, 1), options).data().roles[0].features.bytes;
+}
+
+// And one node makes of it what goes on into both branches.
+TEST(MergePointwise, ChangesNoResultAndTakesNoMemory) {
+  const auto graphs = graphs_after_passes(block_with_projection(), mixed_on_gpu());
+  const Graph &before = graphs.at("merge_reductions"), &after = graphs.at("merge_pointwise");
+  ASSERT_EQ(after.nodes.size() + 1, before.nodes.size());
+  expect_same_gradients(before, after, 0);
+  EXPECT_LE(feature_bytes(after), feature_bytes(before));
+}
+
+// Two backward nodes of x0, g and x1, g, with one between that makes `wide` of g.
+struct TwoOfOneGradient {
+  Graph graph;
+  std::vector<TensorId> x;
+  TensorId g, wide;
+
+  TwoOfOneGradient() {
+    GraphBuilder builder(graph, Phase::backward);
+    const TensorType type{{2, 4, 4, 8}, DType::f16};
+    for (const char* name : {"x0", "x1", "g"}) x.push_back(builder.tensor(name, type));
+    g = x.back();
+    add({x[0], g});
+    wide = add({g, g});
+    add({x[1], g});
+  }
+  TensorId add(const std::vector<TensorId>& operands) {
+    GraphBuilder builder(graph, Phase::backward);
+    ExpressionBuilder e;
+    return emit(builder, Op::pointwise, "sum", operands,
+                std::make_shared<PointwiseAttributes>(e.finish({e.add(e.input(0), e.input(1))}, 2),
+                                                      std::vector<DType>{DType::f16}))[0];
+  }
+  size_t merged() {
+    // The one between isn't one of them: it writes 32 bits.
+    graph.at(wide).dtype = DType::f32;
+    const size_t before = graph.nodes.size();
+    const TrainingSpec spec = mixed_on_gpu();
+    const VariantSpec variant{Role::step, 2};
+    merge_pointwise(graph, {spec, variant});
+    return before - graph.nodes.size();
+  }
+};
+
+TEST(MergePointwise, OnlyWhatIsThereAndFreesItsPlace) {
+  TwoOfOneGradient plain;
+  EXPECT_EQ(plain.merged(), 1u);
+  EXPECT_EQ(plain.graph.nodes[0].outputs.size(), 2u);
+
+  TwoOfOneGradient kept;  // x1 and g stay for another reader: the early result would be one tensor more
+  kept.graph.at(kept.add({kept.x[1], kept.g})).dtype = DType::f32;
+  EXPECT_EQ(kept.merged(), 0u);
+
+  TwoOfOneGradient late;  // the second reads what comes behind the first
+  late.graph.nodes.back().inputs[0] = late.wide;
+  EXPECT_EQ(late.merged(), 0u);
 }
 
 // Both graphs with the same numbers: what the running statistics are afterwards.
@@ -387,7 +456,7 @@ TEST(Compile, EveryBatchSizeComesOutAlike) {
     const TensorId hidden = vectors.linear(vectors.graph.input, 16);
     const TensorId frozen = vectors.tanh(vectors.batch_norm(hidden, false));
     const Graph second = vectors.finish(vectors.linear(vectors.relu(vectors.add(frozen, hidden)), 4));
-    for (const Graph& model : {test::residual_model(64), second}) {
+    for (const Graph& model : {test::residual_model(64), block_with_projection(), second}) {
       const Graph full = compile_variant(model, spec, {Role::step, 64});
       for (const int64_t batch : {1, 2, 3, 7, 4096}) {
         const Graph other = compile_variant(model, spec, {Role::step, batch});

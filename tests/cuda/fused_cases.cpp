@@ -145,6 +145,32 @@ void add_from_sums_case(std::vector<CudaCase>& cases, DType type, const Shape& s
        s.pixels(), type});
 }
 
+// Both branches' gradients behind a residual sum: two results of one gradient and thirteen operands.
+void add_two_gradients_case(std::vector<CudaCase>& cases, DType type, const Shape& s) {
+  cases.push_back({fmt::format("pointwise of two gradients {} {}", name_of(type), to_string(s)),
+                   [=](Case& c) {
+                     ExpressionBuilder e;
+                     std::vector<TensorId> operands{c.input("g", s, type, 1)};
+                     std::vector<Value> results;
+                     for (const uint64_t branch : {0, 1}) {
+                       const int first = int(operands.size());
+                       operands.push_back(c.input("x", s, type, 2 + branch));
+                       for (const char* name : {"mean", "inverse", "sum", "dot", "scale"})
+                         operands.push_back(
+                             c.input(name, {1, 1, 1, s.c}, DType::f32, 10 * branch + operands.size()));
+                       const auto in = [&](int k) { return e.input(first + k); };
+                       const Value normalised = e.mul(e.sub(in(0), in(1)), in(2));
+                       const Value centred = e.sub(e.sub(e.input(0), in(3)), e.mul(normalised, in(4)));
+                       results.push_back(e.mul(e.mul(centred, in(2)), in(5)));
+                     }
+                     const int count = int(operands.size());
+                     c.add(Op::pointwise, operands,
+                           std::make_shared<PointwiseAttributes>(e.finish(results, count),
+                                                                 std::vector<DType>{type, type}));
+                   },
+                   4, type});
+}
+
 void add_padded_load_case(std::vector<CudaCase>& cases, DType type, DType from) {
   cases.push_back(
       {fmt::format("load_batch {} to padded {}", name_of(from), name_of(type)),
@@ -186,6 +212,8 @@ void add_fused_cases(std::vector<CudaCase>& cases, DType type) {
   add_summed_conv_case(cases, type, {3, 9, 10, 24}, 24, 3, 24);
   for (const Shape& s : {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{16, 7, 7, 520}})
     add_from_sums_case(cases, type, s);
+  for (const Shape& s : {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{2, 7, 7, 2048}})
+    add_two_gradients_case(cases, type, s);
   add_padded_conv_case(cases, type, 64, 7, 2);
   add_padded_conv_case(cases, type, 16, 3, 1);
   for (const DType from : {DType::u8, DType::f32}) add_padded_load_case(cases, type, from);

@@ -37,6 +37,8 @@ void pack_masks(Graph& graph, const PassContext& context);
 void store_in_reductions(Graph& graph, const PassContext& context);
 // Makes one of two reductions that read the same tensor.
 void merge_reductions(Graph& graph, const PassContext& context);
+// Makes one of two pointwise nodes of backward that read the same tensor, where that takes no memory.
+void merge_pointwise(Graph& graph, const PassContext& context);
 // Gives the largest activations' memory back after forward where backward can write them again, in a
 // reduction that reads what they are made of.
 void recompute(Graph& graph, const PassContext& context);
