@@ -242,7 +242,8 @@ REN_API int32_t ren_model_external_file(const ren_model* model, int64_t index, c
 
 /* A value of the file's metadata_props; NOT_FOUND. ren_trainer_export leaves "renaissance.normalize" (a JSON
  * object with the mean and std of the trainer's options, for UINT8 images) and, after ren_trainer_fit, the
- * training loader's class names as "renaissance.classes" (a JSON list) there, unless its options name others. */
+ * training loader's class names as "renaissance.classes" (a JSON list) there, unless its options name others.
+ */
 REN_API int32_t ren_model_metadata(const ren_model* model, const char* key, char* buffer, size_t capacity,
                                    size_t* needed);
 
@@ -520,9 +521,9 @@ typedef struct ren_pack_options {
  * meanwhile. `report` (may be NULL): text and JSON: what was packed, the bad pictures left out, the damaged
  * ones. fn may be NULL. Blocks.
  * Errors: INVALID_DATA, NOT_FOUND, UNSUPPORTED (the first bad picture; all of a class are bad), IO (full
- * disk, no such folder, another process packs to it, PATH, PATH.part or the source was changed meanwhile, what
- * is read back isn't what was written ...), INVALID_ARGUMENT (PATH or PATH.part is the data set, another file or
- * one that can't be read; splits of bare pixels in several forms), CANCELLED. */
+ * disk, no such folder, another process packs to it, PATH, PATH.part or the source was changed meanwhile,
+ * what is read back isn't what was written ...), INVALID_ARGUMENT (PATH or PATH.part is the data set, another
+ * file or one that can't be read; splits of bare pixels in several forms), CANCELLED. */
 REN_API int32_t ren_dataset_pack(const ren_dataset* dataset, const char* path,
                                  const ren_pack_options* options, ren_report** report, ren_job_progress_fn fn,
                                  void* user);
@@ -551,13 +552,15 @@ REN_API int32_t ren_dataset_sheet(const ren_dataset* dataset, const char* split,
 
 /* ---- Trainers -------------------------------------------------------------------------- */
 
-enum { REN_PRECISION_FP32 = 0, REN_PRECISION_FP16 = 1, REN_PRECISION_BF16 = 2 };
+enum { REN_PRECISION_FP32 = 0, REN_PRECISION_FP16 = 1, REN_PRECISION_BF16 = 2, REN_PRECISION_TF32 = 3 };
 enum { REN_OPTIMIZER_SGD = 0, REN_OPTIMIZER_LARS = 1 };
 enum { REN_SCHEDULE_CONSTANT = 0, REN_SCHEDULE_STEP = 1, REN_SCHEDULE_COSINE = 2 };
 
 typedef struct ren_trainer_options {
   uint32_t struct_size;
-  int32_t precision; /* REN_PRECISION_*; 16 bits: mixed precision with a dynamic loss scale */
+  int32_t precision; /* REN_PRECISION_*; 16 bits: mixed precision with a dynamic loss scale; TF32, on GPUs
+                        alone (else UNSUPPORTED): FP32 tensors, but convolutions and matrix products round
+                        what they multiply to 11 bits */
   const char*
       device;    /* "cpu", "cuda", "cuda:1" or "auto": the first GPU there is, else the CPU; NULL: "auto" */
   int64_t batch; /* of a full step; 0: 32 */
@@ -701,7 +704,8 @@ REN_API int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_
                                 const ren_fit_options* options, ren_progress* result, ren_progress_fn fn,
                                 void* user);
 /* All pictures of a loader once, in inference mode. Blocks. fn may be NULL. NUMERICAL, naming the first
- * picture, when the output for one is not finite. Nothing is mixed, whatever the loader's augmentation says. */
+ * picture, when the output for one is not finite. Nothing is mixed, whatever the loader's augmentation says.
+ */
 REN_API int32_t ren_trainer_evaluate(ren_trainer* trainer, ren_loader* loader, ren_metrics* metrics,
                                      ren_progress_fn fn, void* user);
 /* Ends a running ren_trainer_fit or _evaluate after its present step, or the next one at once. From any
@@ -755,7 +759,8 @@ typedef struct ren_verify_options {
   uint32_t struct_size;
   int32_t precision;  /* REN_PRECISION_* */
   const char* device; /* as in ren_trainer_options */
-  double tolerance;   /* 0: 1e-4 in FP32, 3e-2 in FP16, 1e-1 in BF16; scales all bounds (docs/cli.md) */
+  double
+      tolerance; /* 0: 1e-4 in FP32, 3e-2 in FP16 and TF32, 1e-1 in BF16; scales all bounds (docs/cli.md) */
   /* A file with PyTorch's own errors under autocast (docs/cli.md), for FP16 and BF16 alone; NULL: none.
    * A number passes then within the tolerance (0: 3e-2 in BF16, too), its bounds not widened for 16 bits,
    * or within twice PyTorch's error. INVALID_DATA for another case's, another precision's or an incomplete

@@ -13,13 +13,13 @@ namespace {
 
 class CallbackSource final : public BatchSource {
  public:
-  CallbackSource(const ren_source_options& o, ren_fill_fn fn, void* user)
-      : fn_(fn), user_(user), labels_per_sample_(std::max<int64_t>(1, o.labels_per_sample)) {
+  CallbackSource(const ren_source_options& o, ren_fill_fn fn, void* user) : fn_(fn), user_(user) {
     description_.samples = o.samples;
     description_.batch = o.batch;
     description_.height = o.height;
     description_.width = o.width;
     description_.channels = o.channels;
+    description_.labels_per_sample = std::max<int64_t>(1, o.labels_per_sample);
     description_.image_type = o.image_type == REN_IMAGE_FLOAT32 ? DType::f32 : DType::u8;
   }
 
@@ -85,8 +85,8 @@ class CallbackSource final : public BatchSource {
     if (slot.images == nullptr)
       slot.images = allocator_->allocate(values() * size_of(description_.image_type));
     if (slot.labels == nullptr)
-      slot.labels = static_cast<int32_t*>(
-          allocator_->allocate(size_t(description_.batch * labels_per_sample_) * sizeof(int32_t)));
+      slot.labels = static_cast<int32_t*>(allocator_->allocate(
+          size_t(description_.batch * description_.labels_per_sample) * sizeof(int32_t)));
   }
 
   void release(Slot& slot) noexcept {
@@ -102,7 +102,6 @@ class CallbackSource final : public BatchSource {
   Description description_;
   ren_fill_fn fn_;
   void* user_;
-  int64_t labels_per_sample_;
   HostAllocator* allocator_ = &default_host_allocator();
   Slot slots_[2];
   std::vector<std::byte> scratch_;

@@ -155,8 +155,7 @@ int32_t ren_loader_create_from_callback(const ren_source_options* given, ren_loa
     const ren_source_options options =
         read_options(not_null(given, "ren_source_options"), "ren_source_options");
     not_null(out, "loader");
-    give_handle(out, std::make_shared<LoaderState>(make_callback_source(options, fn, user),
-                                                   std::max<int64_t>(1, options.labels_per_sample)));
+    give_handle(out, std::make_shared<LoaderState>(make_callback_source(options, fn, user)));
   });
 }
 
@@ -239,7 +238,7 @@ int32_t ren_loader_next(ren_loader* loader, ren_batch* batch) {
     out.width = d.width;
     out.images = view.images;
     out.labels = view.labels;
-    out.label_count = size_t(view.count * state->labels_per_sample());
+    out.label_count = size_t(view.count * state->description().labels_per_sample);
     give_result(batch, out);
     return REN_OK;
   });

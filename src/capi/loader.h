@@ -19,8 +19,7 @@ class LoaderState final : public BatchSource {
   // `mix`: what its augmentation asks of who trains with it.
   LoaderState(std::unique_ptr<data::Loader> pictures, std::string place, std::string augmentation,
               MixSpec mix);
-  LoaderState(std::unique_ptr<BatchSource> source, int64_t labels_per_sample)
-      : source_(std::move(source)), labels_per_sample_(labels_per_sample) {}
+  explicit LoaderState(std::unique_ptr<BatchSource> source) : source_(std::move(source)) {}
 
   const Description& description() const override { return source_->description(); }
   std::map<std::string, std::string> identity() const override { return source_->identity(); }
@@ -36,7 +35,6 @@ class LoaderState final : public BatchSource {
   // Who owns the allocator that use_allocator will bring.
   void set_owner(std::shared_ptr<void> owner) { offered_owner_ = std::move(owner); }
   bool has_started() const { return started_; }
-  int64_t labels_per_sample() const { return labels_per_sample_; }
   data::LoaderReport report() const;
   data::LoaderStatistics statistics() const;
   const std::string& place() const { return place_; }  // of the data set; empty: none
@@ -51,7 +49,6 @@ class LoaderState final : public BatchSource {
   const data::Loader* pictures_ = nullptr;  // source_, when it reads pictures
   std::string place_, augmentation_;
   MixSpec mix_;
-  int64_t labels_per_sample_ = 1;
   bool started_ = false;
 };
 

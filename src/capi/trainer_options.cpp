@@ -136,8 +136,8 @@ void check_numbers(const ren_trainer_options& o) {
 
 Precision precision_of(int32_t value) {
   static_assert(int(Precision::fp32) == REN_PRECISION_FP32 && int(Precision::fp16) == REN_PRECISION_FP16 &&
-                int(Precision::bf16) == REN_PRECISION_BF16);
-  check_enum(value, REN_PRECISION_BF16, "precision");
+                int(Precision::bf16) == REN_PRECISION_BF16 && int(Precision::tf32) == REN_PRECISION_TF32);
+  check_enum(value, REN_PRECISION_TF32, "precision");
   return Precision(value);
 }
 

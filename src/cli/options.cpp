@@ -21,9 +21,9 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-int32_t position_in(const std::string& text, std::initializer_list<const char*> names) {
+int32_t position_in(const std::string& text, const std::vector<std::string>& names) {
   int32_t i = 0;
-  for (const char* name : names) {
+  for (const std::string& name : names) {
     if (text == name) return i;
     ++i;
   }
@@ -63,6 +63,8 @@ ModelHandle ModelChoice::load() const {
   });
 }
 
+const std::vector<std::string> kPrecisions{"fp32", "fp16", "bf16", "tf32"};  // as REN_PRECISION_*
+
 void DeviceChoice::add(CLI::App& command) {
   command
       .add_option(
@@ -70,8 +72,10 @@ void DeviceChoice::add(CLI::App& command) {
           "auto (the first GPU, or the CPU where there is none), cpu, cuda (the first GPU) or cuda:N, "
           "counted from 0 (default: auto)")
       ->type_name("DEVICE");
-  add_choice(command, "--precision", precision, {"fp32", "fp16", "bf16"},
-             "Arithmetic; fp16 and bf16 are mixed precision, with FP32 weights");
+  add_choice(
+      command, "--precision", precision, kPrecisions,
+      "Arithmetic; fp16 and bf16 are mixed precision, with FP32 weights; tf32 is FP32 whose convolutions and "
+      "matrix products round what they multiply to 11 bits, on GPUs alone");
   add_whole(command, "--threads", threads, 0, 4096,
             "Threads that compute on the CPU; 0: as many as processors");
   command.add_flag(
@@ -84,7 +88,7 @@ void DeviceChoice::apply(ren_trainer_options& options) const {
   check(ren_set_compute_threads(threads));
   options.device = device.c_str();
   options.deterministic = deterministic ? 1 : 0;
-  options.precision = position_in(precision, {"fp32", "fp16", "bf16"});
+  options.precision = position_in(precision, kPrecisions);
 }
 
 void NormalizeChoice::add(CLI::App& command) {

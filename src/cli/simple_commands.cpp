@@ -201,9 +201,10 @@ void add_verify(CLI::App& app, int& exit_code) {
                    "What PyTorch got: a .golden.safetensors file of the Python helper")
       ->required();
   state->device.add(*command);
-  add_number(*command, "--tolerance", state->tolerance, Bounds::positive,
-             "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16, 1e-1 in bf16 (3e-2 with --peer)",
-             false);
+  add_number(
+      *command, "--tolerance", state->tolerance, Bounds::positive,
+      "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16 and tf32, 1e-1 in bf16 (3e-2 with --peer)",
+      false);
   command
       ->add_option("--peer", state->peer,
                    "PyTorch's own errors in 16 bits, a file of `python -m renaissance autocast`: a number "

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tar archives: samples with labels, several archives, all forms of headers, and broken ones. Class folders
 // in a tar are tested with those of folders and zips.
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "data/dataset.h"
 #include "data/mutation.h"
@@ -268,6 +271,20 @@ TEST_F(Tar, ShortenedWhileItIsUsed) {
   std::string bytes;
   const Error error = error_of([&] { set.train().store->read(set.train().files[2], bytes); });
   EXPECT_NE(std::string(error.what()).find("set.tar' was shortened"), std::string::npos) << error.what();
+}
+
+// Equally long pictures that change places would come with each other's labels.
+TEST_F(Tar, WrittenWhileItIsUsed) {
+  const std::string path = folder_.write("set.tar", tar_of(samples(0, 6)));
+  const Dataset set = open_dataset(path);
+  std::string bytes;
+  set.train().store->read(set.train().files[0], bytes);
+  const auto before = std::filesystem::last_write_time(path);
+  std::ofstream(path, std::ios::in | std::ios::out | std::ios::binary).put('x');  // in place
+  std::filesystem::last_write_time(path, before + std::chrono::seconds(1));
+  const Error error = error_of([&] { set.train().store->read(set.train().files[0], bytes); });
+  EXPECT_EQ(error.code(), StatusCode::invalid_data);
+  EXPECT_NE(std::string(error.what()).find("set.tar' was written while"), std::string::npos) << error.what();
 }
 
 TEST(Braces, StandForNames) {

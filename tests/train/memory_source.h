@@ -33,6 +33,10 @@ class MemorySource final : public BatchSource {
   }
 
   const Description& description() const override { return d_; }
+  void describe(int64_t labels_per_sample, std::vector<std::string> classes) {
+    d_.labels_per_sample = labels_per_sample;
+    d_.classes = std::move(classes);
+  }
   std::map<std::string, std::string> identity() const override { return identity_; }
   std::map<std::string, std::string> identity_ = {{"kind", "memory"}};
   std::string sample_name(int64_t, int64_t position) const override {

@@ -12,6 +12,7 @@
 #include "engine/base/safetensors.h"
 #include "engine/base/status.h"
 #include "engine/ops/batch_norm/batch_norm.h"
+#include "engine/train/facts.h"
 #include "memory_source.h"
 
 namespace ren {
@@ -373,6 +374,70 @@ TEST_F(TrainerTest, RefusesLabelsAndBatchesThatDoNotFit) {
   FitOptions fit;
   fit.training = &wrong;
   EXPECT_THROW(trainer.fit(fit), Error);
+}
+
+void expect_says(const std::string& text, const char* part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+std::string refusal_to_train(Trainer& trainer, int64_t labels_per_sample, size_t classes) {
+  test::MemorySource source(64, 8, 6, 3);
+  source.describe(labels_per_sample, std::vector<std::string>(classes, "name"));
+  FitOptions fit;
+  fit.training = &source;
+  try {
+    trainer.fit(fit);
+    return "";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), StatusCode::invalid_argument);
+    EXPECT_EQ(trainer.steps_done(), 0);
+    return e.what();
+  }
+}
+
+TEST_F(TrainerTest, RefusesDataWithOtherLabelsThanItsOutputsTake) {
+  Trainer trainer(small_model(), options());
+  expect_says(refusal_to_train(trainer, 36, 0), "gives 36 labels a picture");
+  expect_says(refusal_to_train(trainer, 1, 5), "has 5 classes, the model's output");
+  // Of several outputs with a loss each one counts, not the first alone.
+  ModelState two = small_model();
+  const TensorId logits = two.graph.outputs.at(0).value;
+  const auto gemm = std::find_if(two.graph.nodes.begin(), two.graph.nodes.end(), [&](const Node& node) {
+    return std::find(node.outputs.begin(), node.outputs.end(), logits) != node.outputs.end();
+  });
+  ASSERT_NE(gemm, two.graph.nodes.end());
+  two.graph.outputs.push_back({"pooled", gemm->inputs[0]});
+  const int64_t pooled = two.graph.at(gemm->inputs[0]).shape.c;
+  ASSERT_GT(pooled, two.graph.at(logits).shape.c);
+  TrainerOptions o = options();
+  o.spec.loss.outputs = {{"pooled", 1.0f}, {two.graph.outputs[0].name, 1.0f}};
+  Trainer both(two, o);
+  expect_says(refusal_to_train(both, 1, size_t(pooled)), "the model's output 'logits' has 4");
+  std::vector<float> images(8 * 6 * 6 * 3, 0.1f);
+  EXPECT_THROW(both.step(images.data(), std::vector<int32_t>(8, 4).data(), 8, 0.1), Error);
+  EXPECT_NO_THROW(both.step(images.data(), std::vector<int32_t>(8, 3).data(), 8, 0.1));
+}
+
+TEST_F(TrainerTest, Tf32IsRefusedOnTheCpu) {
+  try {
+    Trainer trainer(small_model(), options(Precision::tf32));
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), StatusCode::unsupported);
+    expect_says(e.what(), "TF32");
+  }
+}
+
+// What another version's checkpoint asks for, and this one knows nothing of, must not be left out in silence.
+TEST(Facts, UnknownOptionsAreRefused) {
+  Problems problems;
+  compare_options({{"batch", "8"}}, {{"batch", "8"}, {"sharpness", "2"}}, problems);
+  try {
+    problems.throw_if_any(StatusCode::invalid_data, "options");
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    expect_says(e.what(), "sharpness: is 2 in the checkpoint, and not known here");
+  }
 }
 
 // An epoch whose last batch has no program is refused before its first step.

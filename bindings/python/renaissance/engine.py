@@ -358,11 +358,12 @@ def make_batch(images, labels, layout):
 class Trainer(Handle):
     """A model on a device, ready to run. Options: the fields of ren_trainer_options.
 
-    precision is 'fp32', 'fp16' or 'bf16'; schedule 'constant', 'step' or 'cosine'; optimizer 'sgd' or
+    precision is 'fp32', 'fp16', 'bf16' or, on GPUs, 'tf32'; schedule 'constant', 'step' or 'cosine'; optimizer 'sgd' or
     'lars'; image_type 'uint8' (what loaders give) or 'float32'; mean and std lists of numbers.
     """
     _destroy = 'ren_trainer_destroy'
-    _words = {'precision': {'fp32': abi.PRECISION_FP32, 'fp16': abi.PRECISION_FP16, 'bf16': abi.PRECISION_BF16},
+    _words = {'precision': {'fp32': abi.PRECISION_FP32, 'fp16': abi.PRECISION_FP16, 'bf16': abi.PRECISION_BF16,
+                            'tf32': abi.PRECISION_TF32},
               'schedule': {'constant': abi.SCHEDULE_CONSTANT, 'step': abi.SCHEDULE_STEP,
                            'cosine': abi.SCHEDULE_COSINE},
               'optimizer': {'sgd': abi.OPTIMIZER_SGD, 'lars': abi.OPTIMIZER_LARS},

@@ -80,6 +80,12 @@ std::vector<std::string> names_of(const std::vector<std::string>& shards) {
   return names;
 }
 
+// A shard as it was when its pictures were listed.
+struct Listed {
+  InputFile::Identity identity;
+  int64_t modified;
+};
+
 struct Place {
   uint64_t offset;
   uint32_t shard, size;
@@ -185,7 +191,7 @@ class TarStore final : public FileStore {
     Listing listing;
     for (size_t i = 0; i < shards.size(); ++i) {
       auto file = std::make_unique<const InputFile>(shards[i]);
-      identities_.push_back(file->identity());
+      listed_.push_back({file->identity(), file->modified_now()});
       Lister(*file, uint32_t(i), purpose, shards.size() > 1 ? names_[i] + '/' : "", listing).list();
       if (i < kMostOpen) open_[i] = std::move(file);
     }
@@ -236,12 +242,18 @@ class TarStore final : public FileStore {
   void read_head_into(int64_t file, size_t limit, std::string& bytes) const {
     const Place& place = places_[size_t(file)];
     bytes.resize(std::min(limit, size_t(place.size)));
-    if (place.shard < open_.size())
-      return open_[place.shard]->read_exactly(int64_t(place.offset), bytes.data(), bytes.size());
-    const InputFile shard(shards_[place.shard]);
-    if (shard.identity() != identities_[place.shard])  // its pictures lie elsewhere and are others
-      fail(StatusCode::invalid_data, "'{}' was replaced while it was used", shard.path());
+    if (place.shard < open_.size()) return read_listed(*open_[place.shard], place, bytes);
+    read_listed(InputFile(shards_[place.shard]), place, bytes);
+  }
+
+  // Tar has no checksums: behind the back of a listing other pictures may lie at its places.
+  void read_listed(const InputFile& shard, const Place& place, std::string& bytes) const {
+    const Listed& listed = listed_[place.shard];
+    const bool replaced = shard.identity() != listed.identity;
     shard.read_exactly(int64_t(place.offset), bytes.data(), bytes.size());
+    if (replaced || shard.modified_now() != listed.modified)
+      fail(StatusCode::invalid_data, "'{}' was {} while it was used", shard.path(),
+           replaced ? "replaced" : "written");
   }
 
   // Asked each time: an archive that is written while it is read holds other pictures than it listed.
@@ -338,7 +350,7 @@ class TarStore final : public FileStore {
   const std::vector<std::string> shards_, names_;
   std::vector<int8_t> splits_;  // one a shard, of kSplits
   std::vector<std::unique_ptr<const InputFile>> open_;
-  std::vector<InputFile::Identity> identities_;  // of all shards
+  std::vector<Listed> listed_;  // one a shard
   std::vector<Place> places_;
   std::vector<int32_t> labels_;
   std::vector<std::string> classes_;

@@ -32,7 +32,7 @@ constexpr int kMostLoaderThreads = 1024;
 // that gave it, so that one batch can be on its way up while the next is taken.
 struct BatchView {
   const void* images = nullptr;     // [batch, h, w, c], u8 or f32; beyond `count` the content is undefined
-  const int32_t* labels = nullptr;  // [batch]
+  const int32_t* labels = nullptr;  // [batch, labels_per_sample]
   int64_t count = 0;                // valid samples, 1 .. batch size
   int64_t first_sample = 0;         // position of the batch's first sample in the epoch's order
 };
@@ -47,6 +47,7 @@ class BatchSource {
     int64_t samples = 0;  // in one epoch
     int64_t batch = 0;    // samples in a full batch
     int64_t height = 0, width = 0, channels = 0;
+    int64_t labels_per_sample = 1;
     DType image_type = DType::u8;
     std::vector<std::string> classes;  // sorted by bytes; empty when the labels have no names
   };

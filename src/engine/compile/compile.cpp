@@ -44,6 +44,8 @@ const char* name_of(Precision precision) {
       return "fp16";
     case Precision::bf16:
       return "bf16";
+    case Precision::tf32:
+      return "tf32";
   }
   return "?";
 }

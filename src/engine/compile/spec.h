@@ -11,11 +11,13 @@
 
 namespace ren {
 
-enum class Precision : uint8_t { fp32, fp16, bf16 };
+// tf32: FP32 tensors, whose convolutions and matrix products a GPU computes from operands rounded to 11 bits.
+enum class Precision : uint8_t { fp32, fp16, bf16, tf32 };
 const char* name_of(Precision precision);
 constexpr DType compute_type(Precision precision) {
   return precision == Precision::fp16 ? DType::f16 : precision == Precision::bf16 ? DType::bf16 : DType::f32;
 }
+constexpr bool is_mixed(Precision precision) { return is_16bit(compute_type(precision)); }
 
 // How images reach the network: (pixel - mean[c]) * scale[c]. Empty: as they are.
 struct InputSpec {

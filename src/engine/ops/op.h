@@ -109,6 +109,7 @@ struct PrepareContext {
   const Node& node;
   Device& device;
   bool deterministic = false;  // choices follow rules, not timings
+  bool tf32 = false;           // products of FP32 may round their operands to 11 bits
 };
 
 // What a backend knows about one op. `prepare` may refuse (unsupported), measure, and says

@@ -68,7 +68,7 @@ Engine::Engine(const Backend& backend, int device_index, std::vector<EngineVaria
                EngineOptions options)
     : backend_(backend), variants_(std::move(variants)), device_(backend.open(device_index)) {
   require(!variants_.empty(), "an engine needs a variant");
-  prepare(options.deterministic);
+  prepare(options);
   make_plan(options);
   take_arena(options.memory_limit);
   bind(options.profile);
@@ -78,7 +78,7 @@ Engine::Engine(const Backend& backend, int device_index, std::vector<EngineVaria
 
 Engine::~Engine() = default;
 
-void Engine::prepare(bool deterministic) {
+void Engine::prepare(const EngineOptions& options) {
   Problems problems;
   for (const EngineVariant& v : variants_) {
     Choices choices;
@@ -92,7 +92,8 @@ void Engine::prepare(bool deterministic) {
         continue;
       }
       try {
-        choices.nodes.back() = kernels->prepare({v.graph, node, *device_, deterministic});
+        choices.nodes.back() =
+            kernels->prepare({v.graph, node, *device_, options.deterministic, options.tf32});
       } catch (const Error& e) {
         if (e.code() != StatusCode::unsupported) throw;
         problems.add(fmt::format("{} '{}'", name_of(node.op), node.name), e.what());

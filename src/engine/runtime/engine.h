@@ -21,6 +21,7 @@ struct EngineOptions {
   PlanOptions plan;            // slot_order and A's type are filled in here when empty
   uint64_t memory_limit = 0;   // bytes; 0: what the device has free
   bool deterministic = false;  // nothing is chosen by measuring, which may come out otherwise elsewhere
+  bool tf32 = false;           // products of FP32 may round their operands to 11 bits
   bool profile = false;        // measure each node; run() then waits for its end
 };
 
@@ -80,7 +81,7 @@ class Engine {
   uint64_t result_offset(size_t variant, TensorId tensor) const;
 
  private:
-  void prepare(bool deterministic);
+  void prepare(const EngineOptions& options);
   void make_plan(EngineOptions& options);
   void take_arena(uint64_t limit);
   void bind(bool profile);

@@ -48,7 +48,7 @@ std::string losses_text(const LossSpec& loss, const Graph& model) {
 }
 
 std::string loss_scale_text(const TrainingSpec& spec) {
-  if (spec.precision == Precision::fp32) return "none";
+  if (!is_mixed(spec.precision)) return "none";
   const LossScaleSpec& s = spec.loss_scale;
   return fmt::format("{} (times {} each {} steps, times {} on overflow, at least {})", s.initial, s.growth,
                      s.growth_interval, s.backoff, s.floor);
@@ -152,6 +152,10 @@ void compare_options(const Facts& now, const Facts& then, Problems& problems) {
     const std::string saved = found == then.end() ? "none" : found->second;
     if (saved != value) problems.add(name, differs(value, saved));
   }
+  for (const auto& [name, value] : then)
+    if (!now.contains(name))
+      problems.add(name, fmt::format("is {} in the checkpoint, and not known here", value),
+                   "go on with the version of Renaissance that wrote it");
 }
 
 void compare_data(const Facts& now, const Facts& then, Problems& problems) {

@@ -72,9 +72,9 @@ Peer parse_peer(const std::string& text, const std::string& name) {
 }
 
 void check_peer(const Peer& peer, const SafeTensorsFile& golden, Precision precision) {
-  if (precision == Precision::fp32)
+  if (!is_mixed(precision))
     fail(StatusCode::invalid_argument,
-         "a peer file tells what 16 bits cost PyTorch; fp32 is compared without one");
+         "a peer file tells what 16 bits cost PyTorch; {} is compared without one", name_of(precision));
   if (peer.precision != precision)
     fail(StatusCode::invalid_data, "the peer file is of {}; the engine is verified in {}",
          name_of(peer.precision), name_of(precision));

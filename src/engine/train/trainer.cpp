@@ -14,10 +14,26 @@
 namespace ren {
 namespace {
 
-int64_t classes_of(const Graph& graph) {
+struct ClassifyingOutput {
+  std::string name;
+  int64_t classes;
+};
+
+// The outputs that carry a loss; one label serves them all.
+std::vector<ClassifyingOutput> classifying_outputs(const Graph& graph) {
+  std::vector<ClassifyingOutput> outputs;
   for (const Node& node : graph.nodes)
-    if (node.op == Op::cross_entropy) return graph.at(node.inputs[0]).shape.c;
-  return 0;
+    if (node.op == Op::cross_entropy)
+      outputs.push_back({node.name.substr(kLossPrefix.size()), graph.at(node.inputs[0]).shape.c});
+  return outputs;
+}
+
+// The output with the fewest classes, which bounds the labels.
+ClassifyingOutput narrowest_output(const Graph& graph) {
+  const std::vector<ClassifyingOutput> outputs = classifying_outputs(graph);
+  const auto fewest = std::min_element(outputs.begin(), outputs.end(),
+                                       [](const auto& a, const auto& b) { return a.classes < b.classes; });
+  return fewest == outputs.end() ? ClassifyingOutput{"", 0} : *fewest;
 }
 
 void check_options(const TrainerOptions& o) {
@@ -70,6 +86,9 @@ Trainer::~Trainer() = default;
 void Trainer::build_engine() {
   const Backend& backend = options_.backend != nullptr ? *options_.backend : cpu_backend();
   options_.spec.target = target_of(backend.kind);
+  if (options_.spec.precision == Precision::tf32 && backend.kind == DeviceKind::cpu)
+    fail(StatusCode::unsupported,
+         "TF32 is arithmetic of NVIDIA's GPUs; on the CPU take fp32, or name a GPU as device");
   std::vector<EngineVariant> variants;
   const auto add = [&](Role role, int64_t batch) {
     variants.push_back({fmt::format("{}@{}", name_of(role), batch), role,
@@ -93,6 +112,7 @@ void Trainer::build_engine() {
   engine.plan.ema = !options_.evaluation_only && options_.spec.optimizer.ema;
   engine.memory_limit = options_.memory_limit;
   engine.deterministic = options_.deterministic;
+  engine.tf32 = options_.spec.precision == Precision::tf32;
   engine.profile = options_.profile;
   engine_ = std::make_unique<Engine>(backend, options_.device_index, std::move(variants), std::move(engine));
   for (Flight& flight : flights_) {
@@ -132,7 +152,8 @@ int64_t Trainer::labels_per_sample(size_t variant) const {
 void Trainer::launch(Flight& flight, size_t variant, const void* images, const int32_t* labels, int64_t count,
                      int64_t first_sample, double learning_rate) {
   const Graph& graph = engine_->variants()[variant].graph;
-  const int64_t per_sample = labels_per_sample(variant), classes = classes_of(graph);
+  const int64_t per_sample = labels_per_sample(variant);
+  const ClassifyingOutput narrowest = narrowest_output(graph);
   const int32_t ignored = options_.spec.loss.ignore_index;
   flight.variant = variant;
   flight.count = count;
@@ -143,10 +164,10 @@ void Trainer::launch(Flight& flight, size_t variant, const void* images, const i
   flight.labels.assign(size_t(graph.batch() * per_sample), ignored);
   for (int64_t i = 0; i < count * per_sample; ++i) {
     const int32_t label = labels[i];
-    if (label != ignored && (label < 0 || label >= classes))
+    if (label != ignored && (label < 0 || label >= narrowest.classes))
       fail(StatusCode::invalid_data,
-           "sample {} of the batch has label {}; the model has {} classes (0 to {})", i / per_sample, label,
-           classes, classes - 1);
+           "sample {} of the batch has label {}; the model's output '{}' has {} classes (0 to {})",
+           i / per_sample, label, narrowest.name, narrowest.classes, narrowest.classes - 1);
     flight.labels[size_t(i)] = label;
     flight.targets += label != ignored;
   }
@@ -264,10 +285,16 @@ void Trainer::check_source(const BatchSource& source, int64_t batch, const char*
   if (d.image_type != options_.spec.input.image_type)
     problems.add(purpose, fmt::format("gives {} images, the trainer was made for {}", name_of(d.image_type),
                                       name_of(options_.spec.input.image_type)));
-  const int64_t classes = classes_of(engine_->variants()[0].graph);
-  if (!d.classes.empty() && int64_t(d.classes.size()) != classes)
-    problems.add(purpose, fmt::format("has {} classes, the model's output has {}", d.classes.size(), classes),
-                 "export the model with as many outputs as the data has classes");
+  if (const int64_t labels = labels_per_sample(0); labels != 0 && d.labels_per_sample != labels)
+    problems.add(purpose,
+                 fmt::format("gives {} label{} a picture, the model's outputs take {}, one a position",
+                             d.labels_per_sample, d.labels_per_sample == 1 ? "" : "s", labels));
+  for (const ClassifyingOutput& output : classifying_outputs(engine_->variants()[0].graph))
+    if (!d.classes.empty() && int64_t(d.classes.size()) != output.classes)
+      problems.add(purpose,
+                   fmt::format("has {} classes, the model's output '{}' has {}", d.classes.size(),
+                               output.name, output.classes),
+                   "export the model with as many outputs as the data has classes");
   problems.throw_if_any(StatusCode::invalid_argument, "the data does not fit the model");
 }
 

@@ -148,7 +148,7 @@ class Trainer {
   StepResult launch_and_land(size_t variant, const void* images, const int32_t* labels, int64_t count,
                              double rate);
   void train_epoch(const FitOptions& options, const Schedule& schedule, FitProgress& progress);
-  bool mixed() const { return options_.spec.precision != Precision::fp32; }
+  bool mixed() const { return is_mixed(options_.spec.precision); }
   static void account(const StepResult& result, Metrics& metrics);
   static Metrics finished(Metrics sums, double seconds);
   Metrics evaluate_all(BatchSource& source, const FitObserver& observer, bool finite);

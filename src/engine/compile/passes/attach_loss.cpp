@@ -40,8 +40,8 @@ void attach_loss(Graph& graph, const PassContext& context) {
     attributes->ignore_index = context.spec.loss.ignore_index;
     std::vector<TensorId> inputs{output.value, labels, graph.scalar(Scalar::inverse_count)};
     if (mixes) inputs.insert(inputs.end(), loaded.end() - 2, loaded.end());  // partners' labels, own share
-    const auto results =
-        emit(builder, Op::cross_entropy, "loss/" + output.name, std::move(inputs), std::move(attributes));
+    const auto results = emit(builder, Op::cross_entropy, std::string(kLossPrefix) + output.name,
+                              std::move(inputs), std::move(attributes));
     const char* const names[] = {"loss", "correct", "correct5"};
     for (size_t i = 0; i < results.size(); ++i) {
       Tensor& t = graph.at(results[i]);

@@ -104,7 +104,7 @@ std::vector<Note> unwanted(const ConvolutionProblem& p, Sums which) {
   std::vector<Note> notes{Note::NONDETERMINISTIC, Note::DOWN_CONVERT_INPUTS, Note::FFT, Note::WINOGRAD,
                           Note::WINOGRAD_TILE_13x13};
   if (which == Sums::exact) notes.push_back(Note::REDUCED_PRECISION_REDUCTION);
-  if (p.x_type == DType::f32) notes.push_back(Note::TENSOR_CORE);  // that would be TF32
+  if (p.x_type == DType::f32 && !p.tf32) notes.push_back(Note::TENSOR_CORE);  // that would be TF32
   return notes;
 }
 
@@ -167,10 +167,10 @@ std::string ConvolutionProblem::text() const {
   const char* kinds[] = {"forward", "backward_data", "backward_weights"};
   return fmt::format(
       "{} x {} [{},{},{},{}] w {} [{},{},{},{}] y {} [{},{},{},{}] stride {},{} pad {},{},{},{} dilation "
-      "{},{} groups {}{}",
+      "{},{} groups {}{}{}",
       kinds[int(kind)], name_of(x_type), n, h, w, c, name_of(w_type), k, r, s, c / groups, name_of(y_type), n,
       p, q, k, stride_h, stride_w, pad_top, pad_left, pad_bottom, pad_right, dilation_h, dilation_w, groups,
-      sums ? " sums" : "");
+      sums ? " sums" : "", tf32 ? " tf32" : "");
 }
 
 ConvolutionLibrary::ConvolutionLibrary(CudaDevice& device)

@@ -25,6 +25,7 @@ struct ConvolutionProblem {
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   int64_t groups = 1;
+  bool tf32 = false;  // FP32 operands may be rounded to 11 bits
   bool sums = false;  // forward alone: also the sum and the sum of squares of each channel of y (FP32)
 
   std::string text() const;  // complete: the key of cached choices
@@ -38,10 +39,10 @@ struct ConvolutionChoice {
   float microseconds = 0;  // as measured; 0: not measured
 };
 
-// cuDNN's convolutions on one device. Only deterministic engines that add in FP32 are taken, and without TF32
-// when the data are FP32. An engine of 16-bit data that declares a reduced precision of its sums is taken
-// when its result on random data agrees with that of one which doesn't to the rounding of the result: some
-// declare it that add in FP32 (the one for images of four channels, twice as fast as the next).
+// cuDNN's convolutions on one device. Only deterministic engines that add in FP32 are taken, and TF32 only
+// where the problem allows it. An engine of 16-bit data that declares a reduced precision of its sums is
+// taken when its result on random data agrees with that of one which doesn't to the rounding of the result:
+// some declare it that add in FP32 (the one for images of four channels, twice as fast as the next).
 class ConvolutionLibrary {
  public:
   explicit ConvolutionLibrary(CudaDevice& device);

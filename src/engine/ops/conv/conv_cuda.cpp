@@ -18,7 +18,8 @@ using namespace cuda;
 constexpr int kThreads = 256;
 constexpr std::string_view kLibraryPrefix = "cudnn:";
 
-// NodeChoice: the one knob is the form; the engine's name is "cudnn:" and the library's own.
+// NodeChoice: the knobs are the form and whether TF32 is allowed; the engine's name is "cudnn:" and the
+// library's own.
 enum Form : int64_t {
   kDirect,
   kLibrary,
@@ -30,7 +31,7 @@ enum Form : int64_t {
 
 bool needs_column_sums(Form form) { return form != kLibrarySums && form != kDepthwise; }
 
-ConvolutionProblem problem_of(const Graph& graph, const Node& node) {
+ConvolutionProblem problem_of(const Graph& graph, const Node& node, bool tf32) {
   const auto& a = node.as<ConvAttributes>();
   ConvolutionProblem p;
   TensorId x = node.inputs[0], w = node.inputs[1], y = node.outputs[0];
@@ -49,6 +50,7 @@ ConvolutionProblem problem_of(const Graph& graph, const Node& node) {
   p.pad_top = a.pad_top, p.pad_left = a.pad_left, p.pad_bottom = a.pad_bottom, p.pad_right = a.pad_right;
   p.groups = a.groups;
   p.sums = a.sums;
+  p.tf32 = tf32 && p.x_type == DType::f32;
   return p;
 }
 
@@ -163,7 +165,8 @@ NodeChoice library_or_direct(const PrepareContext& context, const ConvolutionPro
 
 NodeChoice prepare(const PrepareContext& context) {
   CudaDevice& device = cuda_device(context.device);
-  const ConvolutionProblem wanted = problem_of(context.graph, context.node), p = without_sums(wanted);
+  const ConvolutionProblem wanted = problem_of(context.graph, context.node, context.tf32),
+                           p = without_sums(wanted);
   NodeChoice choice{"own:direct", 0, {kDirect}};
   if (Depthwise::serves(p)) {
     const Depthwise own(wanted, device);
@@ -179,6 +182,7 @@ NodeChoice prepare(const PrepareContext& context) {
   }
   if (choice.knobs[0] == kDirect || choice.knobs[0] == kLibraryStaged || has_bias(context.node))
     device.kernels().request(specialise(context.graph, context.node, p));
+  choice.knobs.push_back(p.tf32);
   return choice;
 }
 
@@ -249,8 +253,8 @@ void bind_library(LaunchList& list, const BindContext& context, const Convolutio
 
 std::unique_ptr<Kernel> bind(const BindContext& context) {
   CudaDevice& device = cuda_device(context.device);
-  const ConvolutionProblem p = problem_of(context.graph, context.node);
-  require(!context.choice.knobs.empty(), "{}: a choice without its form", context.node.name);
+  require(context.choice.knobs.size() == 2, "{}: a choice without its knobs", context.node.name);
+  const ConvolutionProblem p = problem_of(context.graph, context.node, context.choice.knobs[1] != 0);
   const Form form = Form(context.choice.knobs[0]);
   std::shared_ptr<CompiledModule> module;
   if (form == kDirect || form == kLibraryStaged || has_bias(context.node))

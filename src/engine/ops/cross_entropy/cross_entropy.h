@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "engine/ops/op.h"
 
@@ -20,6 +21,7 @@ namespace ren {
 // row's own label (f32 scalar). A row's loss is share * loss(label) + (1 - share) * loss(partner's), each by
 // the rules above, an ignored label's being 0. correct and correct5 look at the label with the larger share
 // (its own where they are equal), as torchvision's recipes do.
+constexpr std::string_view kLossPrefix = "loss/";  // of the nodes' names, before the output's
 struct CrossEntropyAttributes final : Attributes {
   float weight = 1.0f;  // of this output in the sum of losses
   float label_smoothing = 0.0f;

@@ -14,18 +14,21 @@ using namespace cuda;
 constexpr int kThreads = 256;
 constexpr size_t kMostWorkspace = 32 << 20;  // what the library's own guide gives Hopper
 constexpr size_t kAlgorithmWords = sizeof(cublasLtMatmulAlgo_t) / sizeof(int64_t);
+// NodeChoice: the knobs are the form, whether TF32 is allowed, and the library's algorithm.
 enum Form : int64_t { kDirect, kLibrary };
+constexpr size_t kAlgorithmKnob = 2;
 
 struct Problem {
   int64_t rows = 0, columns = 0, inner = 0;
   bool transpose_a = false, transpose_b = false, bias = false;
   float alpha = 1;
   DType type = DType::f32, out = DType::f32, bias_type = DType::f32;
+  bool tf32 = false;  // FP32 operands may be rounded to 11 bits
   // The library's epilogue takes a bias in the output's type only.
   bool fused_bias() const { return bias && bias_type == out; }
 };
 
-Problem problem_of(const Graph& graph, const Node& node) {
+Problem problem_of(const Graph& graph, const Node& node, bool tf32) {
   const auto& attributes = node.as<GemmAttributes>();
   const Tensor &a = graph.at(node.inputs[0]), &b = graph.at(node.inputs[1]);
   Problem p;
@@ -36,6 +39,7 @@ Problem problem_of(const Graph& graph, const Node& node) {
   p.inner = p.transpose_a ? a.shape.pixels() : a.shape.c;
   p.columns = p.transpose_b ? b.shape.pixels() : b.shape.c;
   p.type = a.dtype;
+  p.tf32 = tf32 && a.dtype == DType::f32;
   p.out = graph.at(node.outputs[0]).dtype;
   require(b.dtype == a.dtype, "{}: a product of {} and {}", node.name, name_of(a.dtype), name_of(b.dtype));
   if (node.inputs.size() > 2 && node.inputs[2] != kNoTensor) {
@@ -78,8 +82,8 @@ cudaDataType_t library_type(DType type) {
 class Description {
  public:
   explicit Description(const Problem& p) {
-    // Plain FP32 arithmetic: TF32 would be COMPUTE_32F_FAST_TF32.
-    REN_CUDA_CHECK(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    const cublasComputeType_t arithmetic = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    REN_CUDA_CHECK(cublasLtMatmulDescCreate(&operation_, arithmetic, CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (p.fused_bias()) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
@@ -140,14 +144,14 @@ class Description {
 
 NodeChoice prepare(const PrepareContext& context) {
   CudaDevice& device = cuda_device(context.device);
-  const Problem p = problem_of(context.graph, context.node);
+  const Problem p = problem_of(context.graph, context.node, context.tf32);
   std::optional<cublasLtMatmulHeuristicResult_t> found;
   if (!device.compiles_only()) found = Description(p).first_algorithm(device.blas());
-  NodeChoice choice{"own:direct", 0, {kDirect}};
+  NodeChoice choice{"own:direct", 0, {kDirect, p.tf32}};
   if (found) {
-    choice = {"cublaslt", found->workspaceSize, {kLibrary}};
-    choice.knobs.resize(1 + kAlgorithmWords);
-    std::memcpy(&choice.knobs[1], &found->algo, sizeof found->algo);
+    choice = {"cublaslt", found->workspaceSize, {kLibrary, p.tf32}};
+    choice.knobs.resize(kAlgorithmKnob + kAlgorithmWords);
+    std::memcpy(&choice.knobs[kAlgorithmKnob], &found->algo, sizeof found->algo);
   }
   if (!found || (p.bias && !p.fused_bias())) device.kernels().request(specialise(p));
   return choice;
@@ -155,19 +159,20 @@ NodeChoice prepare(const PrepareContext& context) {
 
 std::unique_ptr<Kernel> bind(const BindContext& context) {
   CudaDevice& device = cuda_device(context.device);
-  const Problem p = problem_of(context.graph, context.node);
+  const std::vector<int64_t>& knobs = context.choice.knobs;
+  const Problem p = problem_of(context.graph, context.node, knobs.at(1) != 0);
   std::byte *a = context.inputs[0], *b = context.inputs[1], *y = context.outputs[0];
   std::byte* bias = p.bias ? context.inputs[2] : nullptr;
   const Grid grid = grid_for(device, p.rows * p.columns, kThreads);
   auto list = std::make_unique<LaunchList>(device);
-  if (context.choice.knobs.at(0) == kDirect) {
+  if (knobs[0] == kDirect) {
     list->kernel(device.kernels().request(specialise(p)), "gemm", grid, {kThreads}, a, b, bias, y);
     return list;
   }
-  require(context.choice.knobs.size() == 1 + kAlgorithmWords, "{}: a choice without its algorithm",
+  require(knobs.size() == kAlgorithmKnob + kAlgorithmWords, "{}: a choice without its algorithm",
           context.node.name);
   cublasLtMatmulAlgo_t algorithm;
-  std::memcpy(&algorithm, &context.choice.knobs[1], sizeof algorithm);
+  std::memcpy(&algorithm, &knobs[kAlgorithmKnob], sizeof algorithm);
   auto description = std::make_shared<Description>(p);
   if (p.fused_bias()) description->set_bias(bias);
   list->call([&device, description, algorithm, alpha = p.alpha, a, b, y, workspace = context.workspace,
