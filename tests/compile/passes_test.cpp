@@ -383,6 +383,24 @@ TEST(StatisticsFromSums, LayersKeepWhatIsTheirs) {
   expect_same_running_statistics(before, after);
 }
 
+// Of a layer below all that is trained, nothing but the running statistics is wanted.
+TEST(StatisticsFromSums, ALayerThatBackwardDoesNotReachHasNoResults) {
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId first = m.relu(m.batch_norm(m.conv(m.graph.input, 8, 3, 1)));
+  for (Parameter& p : m.graph.parameters) p.trainable = false;
+  const TensorId second = m.relu(m.batch_norm(m.conv(first, 8, 3, 1)));
+  const auto graphs = graphs_after_passes(m.finish(m.linear(second, 4)), mixed_on_gpu());
+  const Graph &before = graphs.at("sum_in_convolutions"), &after = graphs.at("statistics_from_sums");
+  const auto joined = std::find_if(after.nodes.begin(), after.nodes.end(),
+                                   [](const Node& n) { return n.op == Op::batch_norm_from_sums; });
+  ASSERT_NE(joined, after.nodes.end());
+  ASSERT_EQ(joined->outputs.size(), 4u);
+  for (const size_t k : {0, 1}) EXPECT_EQ(joined->outputs[k], kNoTensor);
+  for (const size_t k : {2, 3}) EXPECT_NE(joined->outputs[k], kNoTensor);
+  expect_same_running_statistics(before, after);
+  EXPECT_LE(feature_bytes(after), feature_bytes(before) + 4096);  // the sums live longer
+}
+
 // Stochastic depth right behind a normalisation: the node also reads the random state.
 TEST(StatisticsFromSums, ReadersMayDrawRandomNumbers) {
   test::ModelBuilder m(3, 6, 3);

@@ -75,6 +75,11 @@ class StatisticsFromSums {
     return id != kNoTensor && std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
   }
 
+  bool is_read(TensorId id) const {
+    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(),
+                       [&](const Node& node) { return reads(node, id); });
+  }
+
   // False, and nothing changed, where something else than an expression needs the statistics in forward.
   bool inline_in_forward(const Node& statistics) {
     const Node sums = expression_of_sums(graph_, statistics);
@@ -100,7 +105,7 @@ class StatisticsFromSums {
           {graph_.at(layer.inputs[kStatisticsOf]).shape.pixels(), a.epsilon, a.keep});
       for (const StatisticsInput k : {kSums, kSquares, kRunningMean, kRunningVariance, kMeanShift})
         node.inputs.push_back(layer.inputs[k]);
-      node.outputs.insert(node.outputs.end(), layer.outputs.begin(), layer.outputs.end());
+      for (const TensorId id : layer.outputs) node.outputs.push_back(is_read(id) ? id : kNoTensor);
     }
     node.attributes = std::move(attributes);
     return node;
