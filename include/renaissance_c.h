@@ -779,8 +779,8 @@ REN_API int32_t ren_verify(const char* model_path, const char* golden_path, cons
 
 typedef struct ren_bench_options {
   uint32_t struct_size;
-  int32_t steps;      /* a window; 0: 20 */
-  int32_t windows;    /* after one that warms up; 0: 5 */
+  int32_t steps;      /* a window, at most 1,000,000; 0: 20 */
+  int32_t windows;    /* after one that warms up, at most 1,000; 0: 5 */
   int32_t no_profile; /* 1: don't time the single operations */
 } ren_bench_options;
 #define REN_BENCH_OPTIONS_INIT REN_INIT_(ren_bench_options)

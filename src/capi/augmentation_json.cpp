@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "capi/augmentation_builder.h"
+#include "capi/repeated_key.h"
 #include "engine/base/status.h"
 
 namespace ren::capi {
@@ -219,6 +220,8 @@ Augmentation parse_augmentation_json(const std::string& text, const std::string&
     refuse("{}: not JSON: {}", place, what.substr(std::min(what.size(), what.find("] ") + 2)));
   }
   if (too_deep) refuse("{}: lists and objects are nested more than {} deep", place, kMostDepth);
+  if (const auto repeated = find_repeated_key(text); repeated && list.is_array())
+    refuse("{}, transform {}: '{}' is given more than once", place, repeated->element + 1, repeated->key);
   if (!list.is_array() || list.empty())
     refuse("{}: it has to be a list of transforms, [{{\"name\": \"RandAugment\", \"num_ops\": 2}}, ...]",
            place);

@@ -136,7 +136,14 @@ class Trainer {
     bool active = false;
   };
 
+  // An output that carries a loss; one label serves them all.
+  struct ClassifyingOutput {
+    std::string name;
+    int64_t classes = 0;
+  };
+
   void build_engine();
+  std::vector<ClassifyingOutput> classifying_outputs() const;
   std::optional<size_t> find_step_variant(int64_t count) const;
   size_t step_variant(int64_t count) const;
   size_t variant_of(Role role) const;
@@ -164,6 +171,7 @@ class Trainer {
   ModelState model_;
   TrainerOptions options_;
   std::unique_ptr<Engine> engine_;
+  ClassifyingOutput narrowest_;  // bounds the labels
   Position position_;
   Metrics epoch_so_far_;                     // sums of an epoch that is under way; kept in checkpoints
   std::map<std::string, std::string> data_;  // identity of the data that the position refers to
