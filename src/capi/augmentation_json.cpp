@@ -158,7 +158,18 @@ void add_choice(Entry& entry, AugmentationBuilder& builder) {
   if (transforms.size() != 2) refuse("it has {} transforms, MixUp and CutMix are needed", transforms.size());
 }
 
+// What torchvision's recipes have at the end of such a list; it happens on the device here.
+bool makes_floats(const std::string& name) {
+  constexpr std::string_view kNames[] = {"ToTensor", "PILToTensor",       "ToImage",  "ToPureTensor",
+                                         "ToDtype",  "ConvertImageDtype", "Normalize"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 void add_transform(const std::string& name, Entry& entry, AugmentationBuilder& builder) {
+  if (makes_floats(name))
+    refuse(
+        "leave it out: the device makes numbers of the bytes and normalises them; name mean and deviation "
+        "with --normalize, or --mean and --std (`normalize`, `mean` and `std` of a trainer)");
   if (name == "RandomResizedCrop") {
     add_resized_crop(entry, builder);
   } else if (name == "Resize") {

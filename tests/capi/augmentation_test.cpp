@@ -237,6 +237,8 @@ TEST(AugmentationJson, NamesTheTransformThatIsWrong) {
   expect(R"([{"name": 3}])", "transform 1: it has to be an object with a name");
   expect(R"([{"name": "Rotate"}])",
          "transform 1 (Rotate): 'Rotate' is not known; there are RandomResizedCrop");
+  expect(R"([{"name": "ToTensor"}])", "transform 1 (ToTensor): leave it out");
+  expect(R"([{"name": "Normalize", "mean": [0.5]}])", "name mean and deviation with --normalize");
   expect(R"([{"name": "RandomVerticalFlip"}, {"name": "RandAugment", "ops": 2}])",
          "transform 2 (RandAugment): 'ops' is not known; there are interpolation, magnitude, "
          "num_magnitude_bins, "

@@ -202,6 +202,22 @@ class Model(Handle):
     def warnings(self):
         return [read_text(abi.library().ren_model_warning, self.handle, i) for i in range(self.info.warnings)]
 
+    @property
+    def normalization(self):
+        """{'mean': [...], 'std': [...]} of pixels in 0..1, as the file's renaissance.normalize says; {} if it doesn't."""
+        try:
+            text = self.metadata('renaissance.normalize')
+        except Error as error:
+            if error.code != abi.ERROR_NOT_FOUND:
+                raise
+            return {}
+        try:
+            said = json.loads(text)
+            return {name: [float(value) for value in said[name]] for name in ('mean', 'std')}
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(f"the model's metadata 'renaissance.normalize' is damaged: {reprlib.repr(text)}; give normalize, "
+                             'or mean and std') from None
+
     def metadata(self, key):
         return read_text(abi.library().ren_model_metadata, self.handle, given.text('key', key))
 
@@ -389,7 +405,8 @@ class Trainer(Handle):
     """A model on a device, ready to run. Options: the fields of ren_trainer_options.
 
     precision is 'fp32', 'fp16', 'bf16' or, on GPUs, 'tf32'; schedule 'constant', 'step' or 'cosine'; optimizer 'sgd' or
-    'lars'; image_type 'uint8' (what loaders give) or 'float32'; mean and std lists of numbers.
+    'lars'; image_type 'uint8' (what loaders give) or 'float32'; mean and std lists of numbers. uint8 images whose
+    normalisation isn't said (normalize, or mean and std) get the one that the model's file says, as trained files do.
     """
     _destroy = 'ren_trainer_destroy'
     _words = {'precision': {'fp32': abi.PRECISION_FP32, 'fp16': abi.PRECISION_FP16, 'bf16': abi.PRECISION_BF16,
@@ -405,6 +422,8 @@ class Trainer(Handle):
         Model.of('model', model)
         self._model = model
         filled = abi.ren_trainer_options()
+        if not {'normalize', 'mean', 'std'} & options.keys() and options.get('image_type', 'uint8') == 'uint8':
+            options.update(model.normalization)
         for name, value in options.items():
             if name not in dict(filled._fields_) or name in ('struct_size', 'channel_count', 'other_batch_count'):
                 raise TypeError(f'Trainer has no option {name!r}')

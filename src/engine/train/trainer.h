@@ -154,6 +154,7 @@ class Trainer {
   void drain() noexcept;  // forgets what an error left in flight
   StepResult launch_and_land(size_t variant, const void* images, const int32_t* labels, int64_t count,
                              double rate);
+  void validate(const FitOptions& options, FitProgress& progress);
   void train_epoch(const FitOptions& options, const Schedule& schedule, FitProgress& progress);
   bool mixed() const { return is_mixed(options_.spec.precision); }
   static void account(const StepResult& result, Metrics& metrics);
