@@ -227,21 +227,223 @@ TEST(PackMasks, ChangesNoResult) {
   expect_same_gradients(before, after, 1e-12);
 }
 
-// A block with a projection: both normalisations of its end have the same gradient, which one reduction
-// masks, stores and sums for both.
-TEST(MergeReductions, ChangesNoResult) {
+// A block with a projection: both normalisations of its end have the same gradient.
+Graph block_with_projection() {
   test::ModelBuilder m(3, 12, 3);
   const TensorId stem = m.relu(m.conv(m.graph.input, 8, 3, 1));
   const TensorId inner = m.batch_norm(m.conv(stem, 16, 3, 2));
   const TensorId projected = m.batch_norm(m.conv(stem, 16, 1, 2));
   const TensorId joined = m.relu(m.add(inner, projected));
   const TensorId last = m.relu(m.add(m.batch_norm(m.conv(joined, 16, 3, 1)), joined));
-  const Graph model = m.finish(m.linear(m.global_mean(last), 4));
-  const TrainingSpec spec = mixed_on_gpu();
-  const auto graphs = graphs_after_passes(model, spec);
+  return m.finish(m.linear(m.global_mean(last), 4));
+}
+
+// One reduction masks that gradient, stores it and sums it for both.
+TEST(MergeReductions, ChangesNoResult) {
+  const auto graphs = graphs_after_passes(block_with_projection(), mixed_on_gpu());
   const Graph &before = graphs.at("store_in_reductions"), &after = graphs.at("merge_reductions");
   EXPECT_EQ(after.nodes.size() + 1, before.nodes.size());
   expect_same_gradients(before, after, 0);
+}
+
+uint64_t feature_bytes(const Graph& graph) {
+  Choices choices;
+  choices.nodes.resize(graph.nodes.size());
+  const Variant variant{"step", Role::step, &graph, &choices};
+  PlanOptions options;
+  options.compute_copies = options.first_moments = true;
+  options.compute_type = DType::f16;
+  options.slot_order = gradient_order(graph);
+  return plan_memory(std::span(&variant, 1), options).data().roles[0].features.bytes;
+}
+
+// And one node makes of it what goes on into both branches.
+TEST(MergePointwise, ChangesNoResultAndTakesNoMemory) {
+  const auto graphs = graphs_after_passes(block_with_projection(), mixed_on_gpu());
+  const Graph &before = graphs.at("merge_reductions"), &after = graphs.at("merge_pointwise");
+  ASSERT_EQ(after.nodes.size() + 1, before.nodes.size());
+  expect_same_gradients(before, after, 0);
+  EXPECT_LE(feature_bytes(after), feature_bytes(before));
+}
+
+// Two backward nodes of x0, g and x1, g, with one between that makes `wide` of g.
+struct TwoOfOneGradient {
+  Graph graph;
+  std::vector<TensorId> x;
+  TensorId g, wide;
+
+  TwoOfOneGradient() {
+    GraphBuilder builder(graph, Phase::backward);
+    const TensorType type{{2, 4, 4, 8}, DType::f16};
+    for (const char* name : {"x0", "x1", "g"}) x.push_back(builder.tensor(name, type));
+    g = x.back();
+    add({x[0], g});
+    wide = add({g, g});
+    add({x[1], g});
+  }
+  TensorId add(const std::vector<TensorId>& operands) {
+    GraphBuilder builder(graph, Phase::backward);
+    ExpressionBuilder e;
+    return emit(builder, Op::pointwise, "sum", operands,
+                std::make_shared<PointwiseAttributes>(e.finish({e.add(e.input(0), e.input(1))}, 2),
+                                                      std::vector<DType>{DType::f16}))[0];
+  }
+  size_t merged() {
+    // The one between isn't one of them: it writes 32 bits.
+    graph.at(wide).dtype = DType::f32;
+    const size_t before = graph.nodes.size();
+    const TrainingSpec spec = mixed_on_gpu();
+    const VariantSpec variant{Role::step, 2};
+    merge_pointwise(graph, {spec, variant});
+    return before - graph.nodes.size();
+  }
+};
+
+TEST(MergePointwise, OnlyWhatIsThereAndFreesItsPlace) {
+  TwoOfOneGradient plain;
+  EXPECT_EQ(plain.merged(), 1u);
+  EXPECT_EQ(plain.graph.nodes[0].outputs.size(), 2u);
+
+  TwoOfOneGradient kept;  // x1 and g stay for another reader: the early result would be one tensor more
+  kept.graph.at(kept.add({kept.x[1], kept.g})).dtype = DType::f32;
+  EXPECT_EQ(kept.merged(), 0u);
+
+  TwoOfOneGradient late;  // the second reads what comes behind the first
+  late.graph.nodes.back().inputs[0] = late.wide;
+  EXPECT_EQ(late.merged(), 0u);
+}
+
+// Both graphs with the same numbers: what the running statistics are afterwards.
+void expect_same_running_statistics(const Graph& before, const Graph& after) {
+  ReferenceRun plain(before), changed(after);
+  fill(plain, before);
+  fill(changed, after);
+  run_forward_backward(plain, before);
+  run_forward_backward(changed, after);
+  for (const Buffer& buffer : before.buffers) {
+    const auto &a = plain.value(buffer.value), &b = changed.value(buffer.value);
+    // In double either way; the variance from sums loses the digits of mean^2 / variance, below 100 here.
+    for (size_t c = 0; c < a.size(); ++c) EXPECT_NEAR(a[c], b[c], 1e-13) << buffer.name;
+  }
+}
+
+size_t count_of(const Graph& graph, Op op) {
+  return size_t(
+      std::count_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return n.op == op; }));
+}
+
+// Between a convolution and the normalisation behind it there is nothing: the latter's node reads the sums.
+TEST(StatisticsFromSums, ChangesNoResult) {
+  const auto graphs = graphs_after_passes(test::residual_model(3), mixed_on_gpu());
+  const Graph &before = graphs.at("sum_in_convolutions"), &after = graphs.at("statistics_from_sums");
+  ASSERT_EQ(count_of(before, Op::batch_norm_statistics), 3u);  // and a frozen one, which has none
+  EXPECT_EQ(count_of(after, Op::batch_norm_statistics), 0u);
+  ASSERT_EQ(count_of(after, Op::batch_norm_from_sums), 1u);
+  EXPECT_EQ(after.nodes.size(), before.nodes.size() - 2);
+  expect_same_gradients(before, after, 1e-12);  // of about 1, in double; the variance as above
+  expect_same_running_statistics(before, after);
+}
+
+TEST(StatisticsFromSums, OneNodeBehindForwardServesBackwardAlone) {
+  const Graph graph = compile_variant(test::residual_model(3), mixed_on_gpu(), {Role::step, 3});
+  const auto joined = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                   [](const Node& n) { return n.op == Op::batch_norm_from_sums; });
+  ASSERT_NE(joined, graph.nodes.end());
+  ASSERT_NE(joined + 1, graph.nodes.end());
+  EXPECT_EQ((joined + 1)->phase, Phase::backward);
+  for (auto node = graph.nodes.begin(); node != joined; ++node) {
+    EXPECT_EQ(node->phase, Phase::forward);
+    if (node->op == Op::conv && node->outputs.size() > 1)
+      for (const TensorId sums : {node->outputs[1], node->outputs[2]}) {
+        EXPECT_NE(std::find(joined->inputs.begin(), joined->inputs.end(), sums), joined->inputs.end());
+        const auto reads = [&](const Node& n) {
+          return n.op == Op::pointwise && std::find(n.inputs.begin(), n.inputs.end(), sums) != n.inputs.end();
+        };
+        EXPECT_TRUE(std::any_of(node, joined, reads)) << graph.at(sums).name;
+      }
+  }
+}
+
+// The bias that a normalisation absorbed, a momentum and an epsilon of a layer's own go with the layer, and
+// layers whose input comes from no convolution keep a pass over it.
+TEST(StatisticsFromSums, LayersKeepWhatIsTheirs) {
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId first = m.batch_norm(m.conv(m.graph.input, 8, 3, 1, true));
+  auto own = std::make_shared<BatchNormAttributes>();
+  own->keep = 0.5f, own->epsilon = 0.1f;
+  m.graph.nodes.back().attributes = own;
+  const TensorId second = m.batch_norm(m.relu(first));
+  const TensorId third = m.batch_norm(m.conv(second, 8, 1, 1));
+  const auto graphs = graphs_after_passes(m.finish(m.linear(m.relu(third), 4)), mixed_on_gpu());
+  const Graph &before = graphs.at("sum_in_convolutions"), &after = graphs.at("statistics_from_sums");
+  EXPECT_EQ(count_of(after, Op::batch_norm_statistics), 1u);
+  EXPECT_EQ(count_of(after, Op::batch_norm_from_sums), 1u);
+  EXPECT_EQ(after.nodes.size(), before.nodes.size() - 1);
+  expect_same_gradients(before, after, 1e-12);
+  expect_same_running_statistics(before, after);
+}
+
+// Of a layer below all that is trained, nothing but the running statistics is wanted.
+TEST(StatisticsFromSums, ALayerThatBackwardDoesNotReachHasNoResults) {
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId first = m.relu(m.batch_norm(m.conv(m.graph.input, 8, 3, 1)));
+  for (Parameter& p : m.graph.parameters) p.trainable = false;
+  const TensorId second = m.relu(m.batch_norm(m.conv(first, 8, 3, 1)));
+  const auto graphs = graphs_after_passes(m.finish(m.linear(second, 4)), mixed_on_gpu());
+  const Graph &before = graphs.at("sum_in_convolutions"), &after = graphs.at("statistics_from_sums");
+  const auto joined = std::find_if(after.nodes.begin(), after.nodes.end(),
+                                   [](const Node& n) { return n.op == Op::batch_norm_from_sums; });
+  ASSERT_NE(joined, after.nodes.end());
+  ASSERT_EQ(joined->outputs.size(), 4u);
+  for (const size_t k : {0, 1}) EXPECT_EQ(joined->outputs[k], kNoTensor);
+  for (const size_t k : {2, 3}) EXPECT_NE(joined->outputs[k], kNoTensor);
+  expect_same_running_statistics(before, after);
+  EXPECT_LE(feature_bytes(after), feature_bytes(before) + 4096);  // the sums live longer
+}
+
+// Stochastic depth right behind a normalisation: the node also reads the random state.
+TEST(StatisticsFromSums, ReadersMayDrawRandomNumbers) {
+  test::ModelBuilder m(3, 6, 3);
+  const TensorId normalised = m.batch_norm(m.conv(m.graph.input, 8, 3, 1));
+  m.builder.add_scalars();
+  ExpressionBuilder e;
+  const Value kept = e.select(e.less(e.uniform(0, true), e.constant(0.8)), e.input(0), e.constant(0));
+  auto drop = std::make_shared<PointwiseAttributes>(e.finish({kept}, 1));
+  drop->training_only = true;
+  const TensorId dropped =
+      emit(m.builder, Op::pointwise, "drop", {normalised, m.graph.scalar(Scalar::random_state)}, drop)[0];
+  const auto graphs = graphs_after_passes(m.finish(m.linear(dropped, 4)), mixed_on_gpu());
+  const Graph &before = graphs.at("sum_in_convolutions"), &after = graphs.at("statistics_from_sums");
+  ASSERT_EQ(count_of(after, Op::batch_norm_from_sums), 1u);
+  expect_same_gradients(before, after, 1e-12);
+  for (const Node& node : after.nodes) {
+    std::vector<TensorType> types;
+    for (const TensorId id : node.inputs)
+      types.push_back(id == kNoTensor ? TensorType{} : after.at(id).type());
+    if (node.op == Op::pointwise) {
+      EXPECT_NO_THROW(definition_of(node.op).infer(node, types)) << node.name;
+    }
+  }
+}
+
+// CPUs have no sums, FP32 takes none, and inference has no statistics.
+TEST(StatisticsFromSums, IsForMixedPrecisionOnGpusAndTraining) {
+  const auto graph_of = [](Precision precision, DeviceKind device, Role role) {
+    TrainingSpec spec = float_images();
+    spec.precision = precision;
+    spec.target = target_of(device);
+    return compile_variant(test::residual_model(3), spec, {role, 3});
+  };
+  const Graph cpu = graph_of(Precision::fp16, DeviceKind::cpu, Role::step);
+  const Graph wide = graph_of(Precision::fp32, DeviceKind::cuda, Role::step);
+  for (const Graph* graph : {&cpu, &wide}) {
+    EXPECT_EQ(count_of(*graph, Op::batch_norm_statistics), 3u);
+    EXPECT_EQ(count_of(*graph, Op::batch_norm_from_sums), 0u);
+  }
+  for (const Role role : {Role::evaluate, Role::predict})
+    EXPECT_EQ(count_of(graph_of(Precision::fp16, DeviceKind::cuda, role), Op::batch_norm_from_sums), 0u);
+  const Graph accumulating = graph_of(Precision::fp16, DeviceKind::cuda, Role::accumulate);
+  EXPECT_EQ(count_of(accumulating, Op::batch_norm_from_sums), 1u);
 }
 
 TEST(AttachInput, PadsImagesOnlyWhereConvolutionsAloneReadThem) {
@@ -272,7 +474,7 @@ TEST(Compile, EveryBatchSizeComesOutAlike) {
     const TensorId hidden = vectors.linear(vectors.graph.input, 16);
     const TensorId frozen = vectors.tanh(vectors.batch_norm(hidden, false));
     const Graph second = vectors.finish(vectors.linear(vectors.relu(vectors.add(frozen, hidden)), 4));
-    for (const Graph& model : {test::residual_model(64), second}) {
+    for (const Graph& model : {test::residual_model(64), block_with_projection(), second}) {
       const Graph full = compile_variant(model, spec, {Role::step, 64});
       for (const int64_t batch : {1, 2, 3, 7, 4096}) {
         const Graph other = compile_variant(model, spec, {Role::step, batch});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forms of ops that only passes make: a bias left out, values stored in passing, padded images.
 #include "cuda/cases.h"
+#include "engine/ops/batch_norm/from_sums.h"
 
 namespace ren::test {
 namespace {
@@ -103,6 +104,74 @@ void add_summed_conv_case(std::vector<CudaCase>& cases, DType type, const Shape&
                    s.pixels() * kernel * kernel * s.c / groups, type});
 }
 
+// Layers of a convolution's sums, normalised in passing, and the node that joins their statistics: more
+// layers than one block's channels, one without running statistics, one with a shift.
+void add_from_sums_case(std::vector<CudaCase>& cases, DType type, const Shape& s) {
+  cases.push_back(
+      {fmt::format("batch_norm_from_sums {} {}", name_of(type), to_string(s)),
+       [=](Case& c) {
+         auto joined = std::make_shared<BatchNormFromSumsAttributes>();
+         std::vector<TensorId> inputs;
+         for (const int64_t channels : {s.c, s.c + 3, s.c}) {
+           const Shape x{s.n, s.h, s.w, channels}, v{1, 1, 1, channels};
+           const size_t layer = joined->layers.size();
+           const Values values = random_values(x.elements(), 1 + layer, -1, 2);
+           Values sums(size_t(channels), 0), squares(size_t(channels), 0);
+           for (size_t i = 0; i < values.size(); ++i) {
+             const double value = stored(values[i], type);
+             sums[i % size_t(channels)] += value;
+             squares[i % size_t(channels)] += value * value;
+           }
+           const TensorId in = c.input("x", x, type, values), sum = c.input("sums", v, DType::f32, sums),
+                          square = c.input("squares", v, DType::f32, squares);
+           inputs.insert(inputs.end(), {sum, square});
+           for (const uint64_t seed : {2, 3})
+             inputs.push_back(layer == 1 ? kNoTensor
+                                         : c.input("running", v, DType::f32,
+                                                   random_values(channels, seed, 0.5, 2), Region::B));
+           inputs.push_back(layer == 2 ? c.input("shift", v, DType::f32, 4) : kNoTensor);
+           joined->layers.push_back({x.pixels(), 1e-3f, 0.75f});
+           ExpressionBuilder e;
+           const auto by = e.inline_expression(statistics_expression(x.pixels(), 1e-3f),
+                                               std::vector{e.input(0), e.input(1)});
+           const Value y = e.mul(e.sub(e.input(2), by[0]), by[1]);
+           c.add(Op::pointwise, {sum, square, in},
+                 std::make_shared<PointwiseAttributes>(e.finish({y}, 3), std::vector<DType>{type}));
+           c.add(Op::reduce, {sum, square, in},
+                 std::make_shared<ReduceAttributes>(e.finish({e.mul(y, y)}, 3), ReduceKind::sum, true, false,
+                                                    false, true));
+         }
+         c.add(Op::batch_norm_from_sums, inputs, joined);
+       },
+       s.pixels(), type});
+}
+
+// Both branches' gradients behind a residual sum: two results of one gradient and thirteen operands.
+void add_two_gradients_case(std::vector<CudaCase>& cases, DType type, const Shape& s) {
+  cases.push_back({fmt::format("pointwise of two gradients {} {}", name_of(type), to_string(s)),
+                   [=](Case& c) {
+                     ExpressionBuilder e;
+                     std::vector<TensorId> operands{c.input("g", s, type, 1)};
+                     std::vector<Value> results;
+                     for (const uint64_t branch : {0, 1}) {
+                       const int first = int(operands.size());
+                       operands.push_back(c.input("x", s, type, 2 + branch));
+                       for (const char* name : {"mean", "inverse", "sum", "dot", "scale"})
+                         operands.push_back(
+                             c.input(name, {1, 1, 1, s.c}, DType::f32, 10 * branch + operands.size()));
+                       const auto in = [&](int k) { return e.input(first + k); };
+                       const Value normalised = e.mul(e.sub(in(0), in(1)), in(2));
+                       const Value centred = e.sub(e.sub(e.input(0), in(3)), e.mul(normalised, in(4)));
+                       results.push_back(e.mul(e.mul(centred, in(2)), in(5)));
+                     }
+                     const int count = int(operands.size());
+                     c.add(Op::pointwise, operands,
+                           std::make_shared<PointwiseAttributes>(e.finish(results, count),
+                                                                 std::vector<DType>{type, type}));
+                   },
+                   4, type});
+}
+
 void add_padded_load_case(std::vector<CudaCase>& cases, DType type, DType from) {
   cases.push_back(
       {fmt::format("load_batch {} to padded {}", name_of(from), name_of(type)),
@@ -142,6 +211,10 @@ void add_fused_cases(std::vector<CudaCase>& cases, DType type) {
   add_summed_conv_case(cases, type, {2, 9, 9, 5}, 7, 3);
   add_summed_conv_case(cases, type, {16, 14, 13, 72}, 72, 5, 72);
   add_summed_conv_case(cases, type, {3, 9, 10, 24}, 24, 3, 24);
+  for (const Shape& s : {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{16, 7, 7, 520}})
+    add_from_sums_case(cases, type, s);
+  for (const Shape& s : {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{2, 7, 7, 2048}})
+    add_two_gradients_case(cases, type, s);
   add_padded_conv_case(cases, type, 64, 7, 2);
   add_padded_conv_case(cases, type, 16, 3, 1);
   for (const DType from : {DType::u8, DType::f32}) add_padded_load_case(cases, type, from);

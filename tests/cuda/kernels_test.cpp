@@ -44,6 +44,8 @@ void compare(Device& device, const CudaCase& test, Chosen chosen) {
     std::vector<TensorId> changed = node.outputs;
     if (node.op == Op::batch_norm_statistics)
       changed.insert(changed.end(), node.inputs.begin() + 1, node.inputs.end());
+    if (node.op == Op::batch_norm_from_sums)
+      changed.insert(changed.end(), node.inputs.begin(), node.inputs.end());
     for (size_t k = 0; k < changed.size(); ++k)
       if (changed[k] != kNoTensor)
         expect_close(found.at(changed[k]), wanted.at(changed[k]), tolerance, scale,

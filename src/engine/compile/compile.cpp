@@ -27,8 +27,10 @@ constexpr Pass kPasses[] = {
     {"pack_masks", pack_masks},
     {"store_in_reductions", store_in_reductions},
     {"merge_reductions", merge_reductions},
+    {"merge_pointwise", merge_pointwise},
     {"recompute", recompute},
     {"sum_in_convolutions", sum_in_convolutions},
+    {"statistics_from_sums", statistics_from_sums},
     {"update", update},
 };
 

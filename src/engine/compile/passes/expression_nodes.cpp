@@ -22,6 +22,19 @@ std::vector<TensorId> joint_operands(const Node& first, const Node& second) {
   return operands;
 }
 
+bool reads_one_of(const Graph& graph, const Node& node, const std::vector<TensorId>& storages) {
+  return std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [&](TensorId id) { return id != kNoTensor && contains(storages, graph.storage(id)); });
+}
+
+bool share_a_tensor(const Graph& graph, const Node& a, const Node& b, const Shape& full) {
+  const auto reads = operands_of(b);
+  return std::any_of(reads.begin(), reads.end(), [&](TensorId id) {
+    return is_16bit(graph.at(id).dtype) && graph.at(id).shape == full &&
+           (contains(a.inputs, id) || contains(a.outputs, id));
+  });
+}
+
 JointExpression join_expressions(const Node& first, const Node& second) {
   JointExpression joint{joint_operands(first, second), {}, {}, {}};
   const auto value = [&](TensorId id) {

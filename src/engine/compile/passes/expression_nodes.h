@@ -35,6 +35,14 @@ inline bool is_sum_by_channels(const Node& node) {
 // What both nodes' expressions read, each operand once; what `second` reads of `first` is computed instead.
 std::vector<TensorId> joint_operands(const Node& first, const Node& second);
 
+// Does the node read bytes that one of these tensors, named by who owns the storage, has?
+bool reads_one_of(const Graph& graph, const Node& node, const std::vector<TensorId>& storages);
+
+// Do both nodes read a 16-bit tensor of this shape, or does `b` read such a result of `a`? By more than the
+// shape, which a statistic has, too, where there is one pixel of one sample: variants of all batch sizes must
+// come out alike.
+bool share_a_tensor(const Graph& graph, const Node& a, const Node& b, const Shape& full);
+
 // Two nodes' expressions over their joint operands.
 struct JointExpression {
   std::vector<TensorId> operands;

@@ -40,31 +40,13 @@ class MergeReductions {
     std::vector<TensorId> written;  // between the two, and so not there yet at the first
     for (size_t i = first + 1; i < graph_.nodes.size() && i <= first + kNear; ++i) {
       const Node& other = graph_.nodes[i];
-      if (is_candidate(other) && full_shape(other) == full && reads_nothing_of(other, written) &&
-          shares_a_tensor(node, other, full) && joint_operands(node, other).size() <= kMostOperands)
+      if (is_candidate(other) && full_shape(other) == full && !reads_one_of(graph_, other, written) &&
+          share_a_tensor(graph_, node, other, full) && joint_operands(node, other).size() <= kMostOperands)
         return i;
       for (const TensorId id : other.outputs)
         if (id != kNoTensor) written.push_back(graph_.storage(id));
     }
     return {};
-  }
-
-  bool reads_nothing_of(const Node& node, const std::vector<TensorId>& written) const {
-    return std::none_of(node.inputs.begin(), node.inputs.end(), [&](TensorId id) {
-      return id != kNoTensor &&
-             std::find(written.begin(), written.end(), graph_.storage(id)) != written.end();
-    });
-  }
-
-  // By more than the shape, which a statistic has, too, where there is one pixel of one sample: variants of
-  // all batch sizes must come out alike.
-  bool shares_a_tensor(const Node& a, const Node& b, const Shape& full) const {
-    const auto reads = operands_of(b);
-    return std::any_of(reads.begin(), reads.end(), [&](TensorId id) {
-      if (!is_16bit(graph_.at(id).dtype) || graph_.at(id).shape != full) return false;
-      return std::find(a.inputs.begin(), a.inputs.end(), id) != a.inputs.end() ||
-             std::find(a.outputs.begin(), a.outputs.end(), id) != a.outputs.end();
-    });
   }
 
   // What `a` stores and `b` reads is taken from where it is computed.

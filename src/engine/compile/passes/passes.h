@@ -37,11 +37,16 @@ void pack_masks(Graph& graph, const PassContext& context);
 void store_in_reductions(Graph& graph, const PassContext& context);
 // Makes one of two reductions that read the same tensor.
 void merge_reductions(Graph& graph, const PassContext& context);
+// Makes one of two pointwise nodes of backward that read the same tensor, where that takes no memory.
+void merge_pointwise(Graph& graph, const PassContext& context);
 // Gives the largest activations' memory back after forward where backward can write them again, in a
 // reduction that reads what they are made of.
 void recompute(Graph& graph, const PassContext& context);
 // Lets a convolution give, in passing, the sums that the normalisation right behind it needs.
 void sum_in_convolutions(Graph& graph, const PassContext& context);
+// Lets forward's expressions compute a normalisation's statistics from such sums, and joins what else is made
+// of them, for backward and the running statistics, in one node behind forward.
+void statistics_from_sums(Graph& graph, const PassContext& context);
 // Appends the range operations that end a step.
 void update(Graph& graph, const PassContext& context);
 

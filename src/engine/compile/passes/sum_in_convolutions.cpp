@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/compile/passes/passes.h"
 #include "engine/ir/builder.h"
+#include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/conv/conv.h"
 
 namespace ren {
@@ -8,7 +9,7 @@ namespace ren {
 // Only of 16-bit values: there the sums' rounding is below that of the values.
 void sum_in_convolutions(Graph& graph, const PassContext& context) {
   if (!context.spec.target.sums_in_convolutions || !context.training()) return;
-  constexpr size_t kBias = 2, kSums = 4, kSquares = 5;
+  constexpr size_t kBias = 2;
   GraphBuilder builder(graph);
   std::vector<int32_t> writers(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

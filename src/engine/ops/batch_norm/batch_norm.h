@@ -20,6 +20,7 @@ namespace ren {
 // and, when the convolution made them, the sums of x and of its squares, each [1,1,1,C]; x itself isn't read
 // then
 // -> mean, inverse_std. Its attributes are the same struct.
+enum StatisticsInput : size_t { kStatisticsOf, kRunningMean, kRunningVariance, kMeanShift, kSums, kSquares };
 struct BatchNormAttributes final : Attributes {
   float epsilon = 1e-5f;
   float keep = 0.9f;     // ONNX momentum = 1 - PyTorch's
