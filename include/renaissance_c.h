@@ -601,7 +601,7 @@ typedef struct ren_trainer_options {
   uint64_t seed;
   uint64_t memory_limit;     /* bytes of the device that may be used; 0: what is free */
   int32_t max_skipped_steps; /* 16 bits: overflow in more steps in a row ends training; 0: 50 */
-  float loss_scale;          /* fp16: the first loss scale; 0: 65536 */
+  float loss_scale;          /* 16 bits: the first loss scale; 0: 65536 */
   /* 1: a GPU's libraries are chosen by rules instead of measuring them, so that the same run gives the same
    * bits on every machine with that GPU and these libraries, however its cache is filled. 0: what measured
    * fastest; the same bits as long as the cache of such choices stays. The CPU is deterministic either way,
@@ -699,7 +699,9 @@ typedef struct ren_fit_options {
  * before the first step: IO, or INVALID_ARGUMENT when it is the model's file, its external data or the data
  * set, or when the training loader's augmentation names MixUp or CutMix other than the trainer's. A
  * checkpoint that can't be written later on doesn't end the training: fn is told, and `result` counts them;
- * only a stop whose checkpoint fails is IO. Non-finite losses, weights or outputs: NUMERICAL. */
+ * only a stop whose checkpoint fails is IO. Non-finite losses or weights in training: NUMERICAL; the validation's
+ * loss may be NaN in `result`, where the trained network's outputs aren't finite in this precision. Where no
+ * epoch is left, the validation alone is done. */
 REN_API int32_t ren_trainer_fit(ren_trainer* trainer, ren_loader* training, ren_loader* validation,
                                 const ren_fit_options* options, ren_progress* result, ren_progress_fn fn,
                                 void* user);
@@ -779,8 +781,8 @@ REN_API int32_t ren_verify(const char* model_path, const char* golden_path, cons
 
 typedef struct ren_bench_options {
   uint32_t struct_size;
-  int32_t steps;      /* a window; 0: 20 */
-  int32_t windows;    /* after one that warms up; 0: 5 */
+  int32_t steps;      /* a window, at most 1,000,000; 0: 20 */
+  int32_t windows;    /* after one that warms up, at most 1,000; 0: 5 */
   int32_t no_profile; /* 1: don't time the single operations */
 } ren_bench_options;
 #define REN_BENCH_OPTIONS_INIT REN_INIT_(ren_bench_options)

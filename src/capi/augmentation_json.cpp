@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "capi/augmentation_builder.h"
+#include "capi/repeated_key.h"
 #include "engine/base/status.h"
 
 namespace ren::capi {
@@ -157,7 +158,18 @@ void add_choice(Entry& entry, AugmentationBuilder& builder) {
   if (transforms.size() != 2) refuse("it has {} transforms, MixUp and CutMix are needed", transforms.size());
 }
 
+// What torchvision's recipes have at the end of such a list; it happens on the device here.
+bool makes_floats(const std::string& name) {
+  constexpr std::string_view kNames[] = {"ToTensor", "PILToTensor",       "ToImage",  "ToPureTensor",
+                                         "ToDtype",  "ConvertImageDtype", "Normalize"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 void add_transform(const std::string& name, Entry& entry, AugmentationBuilder& builder) {
+  if (makes_floats(name))
+    refuse(
+        "leave it out: the device makes numbers of the bytes and normalises them; name mean and deviation "
+        "with --normalize, or --mean and --std (`normalize`, `mean` and `std` of a trainer)");
   if (name == "RandomResizedCrop") {
     add_resized_crop(entry, builder);
   } else if (name == "Resize") {
@@ -219,6 +231,8 @@ Augmentation parse_augmentation_json(const std::string& text, const std::string&
     refuse("{}: not JSON: {}", place, what.substr(std::min(what.size(), what.find("] ") + 2)));
   }
   if (too_deep) refuse("{}: lists and objects are nested more than {} deep", place, kMostDepth);
+  if (const auto repeated = find_repeated_key(text); repeated && list.is_array())
+    refuse("{}, transform {}: '{}' is given more than once", place, repeated->element + 1, repeated->key);
   if (!list.is_array() || list.empty())
     refuse("{}: it has to be a list of transforms, [{{\"name\": \"RandAugment\", \"num_ops\": 2}}, ...]",
            place);

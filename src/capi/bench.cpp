@@ -11,6 +11,14 @@ namespace ren::capi {
 namespace {
 
 constexpr size_t kShownOperations = 15;
+constexpr int32_t kMostSteps = 1'000'000, kMostWindows = 1000;  // as --steps and --windows
+
+// 0 is the default.
+int count_of(int32_t given, int fallback, int32_t most, const char* what) {
+  if (given < 0 || given > most)
+    fail(StatusCode::invalid_argument, "{} is {}: 0 to {} are possible", what, given, most);
+  return given == 0 ? fallback : given;
+}
 
 std::string text_of(const StepBenchmark& b, const TrainerOptions& options, const StepBenchmarkOptions& how) {
   std::string text = fmt::format(
@@ -83,11 +91,9 @@ extern "C" int32_t ren_bench_step(const ren_model* model, const ren_trainer_opti
     const ren_bench_options bench = read_options(given_how, "ren_bench_options");
     not_null(out, "report");
     StepBenchmarkOptions how;
-    if (bench.steps < 0 || bench.windows < 0)
-      fail(StatusCode::invalid_argument, "{} steps and {} windows; neither can be negative", bench.steps,
-           bench.windows);
-    if (bench.steps > 0) how.steps = bench.steps;
-    if (bench.windows > 0) how.windows = bench.windows;
+    how.steps = count_of(bench.steps, how.steps, kMostSteps, "steps");
+    how.windows = count_of(bench.windows, how.windows, kMostWindows, "windows");
+    check_flag(bench.no_profile, "no_profile");
     how.profile = bench.no_profile == 0;
     const TrainerOptions chosen = trainer_options(options, *source);
     const StepBenchmark result = benchmark_step(state_for_trainer(*source), chosen, how);

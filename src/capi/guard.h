@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "capi/first_size.h"
 #include "engine/base/status.h"
 #include "renaissance_c.h"
 
@@ -104,19 +105,6 @@ T* not_null(T* pointer, const char* what) {
 // ---- Structs with a size -----------------------------------------------------------------
 
 constexpr uint32_t kLargestStruct = 1 << 16;  // a size beyond it was never set
-
-template <typename T>
-constexpr uint32_t first_size = sizeof(T);  // in the first version of the ABI; fixed when T grows
-template <>
-inline constexpr uint32_t first_size<ren_model_info> = offsetof(ren_model_info, external_files);
-template <>
-inline constexpr uint32_t first_size<ren_loader_options> = offsetof(ren_loader_options, decode);
-template <>
-inline constexpr uint32_t first_size<ren_progress> = offsetof(ren_progress, failed_checkpoints);
-template <>
-inline constexpr uint32_t first_size<ren_loader_info> = offsetof(ren_loader_info, mixup_alpha);
-template <>
-inline constexpr uint32_t first_size<ren_trainer_options> = offsetof(ren_trainer_options, deterministic);
 
 template <typename T>
 void check_size(const T* given, const char* what) {

@@ -8,6 +8,7 @@
 
 #include "capi/device.h"
 #include "capi/model.h"
+#include "capi/repeated_key.h"
 #include "capi/trainer.h"
 #include "engine/base/file.h"
 
@@ -65,6 +66,14 @@ std::shared_ptr<Model> import_for(const std::string& path, const SafeTensorsFile
   return model;
 }
 
+Peer read_peer(const std::string& path) {
+  const std::string text = read_file(path);
+  if (const auto repeated = find_repeated_key(text))
+    fail(StatusCode::invalid_data, "the peer file '{}': '{}' is given more than once; record it again", path,
+         repeated->key);
+  return parse_peer(text, path);
+}
+
 VerifyModel verify_model(const std::shared_ptr<Model>& model) {
   const importer::ImportedModel& m = model->imported;
   VerifyModel out;
@@ -104,7 +113,7 @@ extern "C" int32_t ren_verify(const char* model_path, const char* golden_path,
     chosen.device_index = device.index;
     if (options.peer != nullptr) {
       const std::string path = text_of(options.peer, "peer");
-      chosen.peer = parse_peer(read_file(path), path);
+      chosen.peer = read_peer(path);
     }
     const SafeTensorsFile golden = SafeTensorsFile::read(golden_file);
     std::vector<std::string> notes;

@@ -143,6 +143,10 @@ struct InspectData {
     if (loaded != nullptr) outputs.keep(external_files(loaded));
     outputs.add_picture("--sheet", sheet);
     outputs.check();
+    for (const char* other : {".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".pdf", ".svg"})
+      if (sheet.ends_with(other))
+        throw CliError(kRefused,
+                       fmt::format("--sheet '{}': a sheet is a PNG file; let its name end with .png", sheet));
   }
 
   // What would only be in the way of training can be looked at.

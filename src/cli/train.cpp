@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -53,6 +54,7 @@ struct Train {
   void report_bad_files(const LoaderHandle& from, const char* split);
   void write_model(const std::string& path, bool averaged);
   void write_models();
+  std::string way_on() const;
   std::vector<std::string> rescue_places(bool averaged) const;
   std::string rescue(const std::string& path, bool averaged, const std::string& why);
 
@@ -90,6 +92,14 @@ void Train::check_outputs() const {
   }
   if (model_ != nullptr) outputs.keep(external_files(model_));
   outputs.check();
+  // What somebody trained before is not replaced by what has hardly begun.
+  std::error_code unknown;
+  const bool goes_on = !resume.empty() && std::filesystem::equivalent(resume, checkpoint, unknown);
+  if (model_ == nullptr && !checkpoint.empty() && !goes_on && file_bytes(checkpoint) > 0)
+    throw CliError(kRefused,
+                   fmt::format("--checkpoint '{}' is there already: go on from it with --resume {}, name "
+                               "another file, or remove it",
+                               checkpoint, checkpoint));
 }
 
 void Train::check_options() const {
@@ -201,7 +211,9 @@ void Train::announce() {
       augment == "auto" || augment.ends_with(".json") ? fmt::format("{} ({})", augment, chosen) : augment,
       normalize.text()));
   output.line(fmt::format("device    {}, {}", name, device.precision));
-  if (position.steps > 0)
+  if (position.epoch >= training.epochs)
+    output.line(fmt::format("resumed   after all {} epochs: nothing is left to train", training.epochs));
+  else if (position.steps > 0)
     output.line(fmt::format("resumed   epoch {}, after {} steps", position.epoch + 1, position.steps));
   warn_of_all();
 }
@@ -271,11 +283,18 @@ void Train::fit() {
   if (status == REN_ERROR_CANCELLED) {
     output.event({{"event", "stopped"}, {"message", ren_last_error_message()}, {"checkpoint", checkpoint}});
     output.finish();
+    throw CliError(kInterrupted, fmt::format("{}; {}", ren_last_error_message(), way_on()));
   }
   // Only pictures are read here. What can't be written is a checkpoint, and that ends a training only when it
   // is being stopped.
   if (status == REN_ERROR_IO && !stop_was_requested()) throw CliError(kRefused, ren_last_error_message());
   check(status);
+}
+
+std::string Train::way_on() const {
+  if (checkpoint.empty()) return "what it had learnt is lost (--checkpoint FILE keeps it)";
+  return resume == checkpoint ? "the same command goes on from it"
+                              : fmt::format("the same command with --resume {} goes on from it", checkpoint);
 }
 
 void Train::report_bad_files(const LoaderHandle& from, const char* split) {
@@ -386,6 +405,13 @@ void Train::run() {
                               percent_text(last_.validation.top1), last_.validation.samples,
                               last_.validation.loss));
   output.finish();
+  if (last_.validation.samples > 0 && !std::isfinite(last_.validation.loss))
+    throw CliError(
+        kFailure,
+        fmt::format(
+            "the training is done and '{}' is written, but for some picture its outputs aren't finite{}: "
+            "lower the learning rate, or train longer so that running statistics settle",
+            out, device.precision == "fp32" ? "" : " in " + device.precision + " (eval in fp32 tells more)"));
   if (last_.failed_checkpoints > 0)
     throw CliError(kIncomplete,
                    fmt::format("the training is done and '{}' is written, but {} checkpoints could "

@@ -103,6 +103,15 @@ std::string positional_name(const CLI::App& command, size_t index) {
   return names.empty() ? "an argument" : names[std::min(index, names.size() - 1)];
 }
 
+// What other trainers have as an option of its own, and `command` as part of --augment; or nothing
+std::string augment_instead(const CLI::App& command, const std::string& given) {
+  if (command.get_option_no_throw("--augment") == nullptr) return "";
+  for (const std::string name : {"mixup", "cutmix"})
+    if (given == "--" + name || given == "--" + name + "-alpha")
+      return fmt::format("; it is written --augment auto,{}:0.2 (0.2: alpha)", name);
+  return "";
+}
+
 std::string unexpected(const CLI::App& app) {
   const CLI::App& command = *chosen_command(app).command;
   std::vector<std::string> rest = command.remaining(), options;
@@ -115,7 +124,8 @@ std::string unexpected(const CLI::App& app) {
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
   const std::string name = first.substr(0, first.find('='));
-  return fmt::format("there is no option {}{}", name, suggestion(name, options));
+  const std::string instead = augment_instead(command, name);
+  return fmt::format("there is no option {}{}", name, instead.empty() ? suggestion(name, options) : instead);
 }
 
 // CLI11's texts about the number of values, "--out: 1 required FILE missing", in other words.

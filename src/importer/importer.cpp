@@ -436,7 +436,8 @@ class Driver {
       context_.warn(fmt::format(
           "BatchNormalization was folded into {} convolutions ({} normalisations are left): this looks like "
           "an inference export. It trains, but not as the original would; export again with "
-          "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, dynamo=False",
+          "renaissance.export(module, example, path) of bindings/python, or torch.onnx.export(..., "
+          "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, dynamo=False)",
           folded, context_.norms));
     if (context_.norms > 0 && !any_norm_marked_) remark_unmarked_norms();
     if (context_.norms > 0 && context_.training_norms > 0) {

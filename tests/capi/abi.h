@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The layout of every struct of renaissance_c.h on a 64-bit machine. What stands here is what
- * programs were compiled with: fields may be appended (a new line and a new size), and no line
- * may change. Included by a C and a C++ test, which define SIZE and AT.
+ * programs were compiled with: fields may be appended (a new line and a new size, the former size
+ * becomes a line WAS), and no other line may change. Included by C and C++ tests, which define SIZE,
+ * WAS and AT.
  */
 SIZE(ren_model_options, 72);
 AT(ren_model_options, struct_size, 0);
@@ -15,6 +16,7 @@ AT(ren_model_options, train_norms, 40);
 AT(ren_model_options, train_norm_count, 48);
 AT(ren_model_options, freeze_norms, 56);
 AT(ren_model_options, freeze_norm_count, 64);
+WAS(ren_model_info, 104);
 SIZE(ren_model_info, 112);
 AT(ren_model_info, struct_size, 0);
 AT(ren_model_info, dynamic_batch, 4);
@@ -69,6 +71,7 @@ AT(ren_batch, width, 40);
 AT(ren_batch, images, 48);
 AT(ren_batch, labels, 56);
 AT(ren_batch, label_count, 64);
+WAS(ren_loader_options, 80);
 SIZE(ren_loader_options, 88);
 AT(ren_loader_options, struct_size, 0);
 AT(ren_loader_options, shuffle, 4);
@@ -85,6 +88,7 @@ AT(ren_loader_options, prefetch, 68);
 AT(ren_loader_options, cache_bytes, 72);
 AT(ren_loader_options, decode, 80);
 AT(ren_loader_options, reserved0, 84);
+WAS(ren_loader_info, 48);
 SIZE(ren_loader_info, 64);
 AT(ren_loader_info, struct_size, 0);
 AT(ren_loader_info, image_type, 4);
@@ -136,6 +140,8 @@ AT(ren_source_options, channels, 24);
 AT(ren_source_options, height, 32);
 AT(ren_source_options, width, 40);
 AT(ren_source_options, labels_per_sample, 48);
+WAS(ren_trainer_options, 224);
+WAS(ren_trainer_options, 232);
 SIZE(ren_trainer_options, 248);
 AT(ren_trainer_options, struct_size, 0);
 AT(ren_trainer_options, precision, 4);
@@ -189,6 +195,7 @@ AT(ren_metrics, samples, 24);
 AT(ren_metrics, steps, 32);
 AT(ren_metrics, skipped, 40);
 AT(ren_metrics, seconds, 48);
+WAS(ren_progress, 184);
 SIZE(ren_progress, 200);
 AT(ren_progress, struct_size, 0);
 AT(ren_progress, phase, 4);
@@ -214,6 +221,7 @@ AT(ren_position, struct_size, 0);
 AT(ren_position, reserved0, 4);
 AT(ren_position, epoch, 8);
 AT(ren_position, steps, 16);
+WAS(ren_verify_options, 24);
 SIZE(ren_verify_options, 32);
 AT(ren_verify_options, struct_size, 0);
 AT(ren_verify_options, precision, 4);

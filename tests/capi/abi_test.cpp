@@ -6,6 +6,7 @@
 #include "renaissance_c.h"
 
 #define SIZE(type, bytes) static_assert(sizeof(type) == bytes, "size of " #type)
+#define WAS(type, bytes) static_assert(sizeof(type) > bytes, "former size of " #type)
 #define AT(type, field, bytes) static_assert(offsetof(type, field) == bytes, "place of " #type "." #field)
 #include "capi/abi.h"
 

@@ -237,6 +237,8 @@ TEST(AugmentationJson, NamesTheTransformThatIsWrong) {
   expect(R"([{"name": 3}])", "transform 1: it has to be an object with a name");
   expect(R"([{"name": "Rotate"}])",
          "transform 1 (Rotate): 'Rotate' is not known; there are RandomResizedCrop");
+  expect(R"([{"name": "ToTensor"}])", "transform 1 (ToTensor): leave it out");
+  expect(R"([{"name": "Normalize", "mean": [0.5]}])", "name mean and deviation with --normalize");
   expect(R"([{"name": "RandomVerticalFlip"}, {"name": "RandAugment", "ops": 2}])",
          "transform 2 (RandAugment): 'ops' is not known; there are interpolation, magnitude, "
          "num_magnitude_bins, "
@@ -255,6 +257,13 @@ TEST(AugmentationJson, NamesTheTransformThatIsWrong) {
   expect(R"([{"name": "Resize"}])", "size has to be given");
   expect(R"([{"name": "Resize", "size": 40}])", "a crop to the model's size has to be given");
   expect(R"([{"name": "RandomCrop", "padding": 1.5}])", "whole numbers");
+  expect(R"([{"name": "MixUp", "alpha": 0.2, "alpha": 0.4}])",
+         "transform 1: 'alpha' is given more than once");
+  expect(R"([{"name": "MixUp", "name": "CutMix"}])", "transform 1: 'name' is given more than once");
+  expect(
+      R"([{"name": "RandomVerticalFlip", "p": 0.5}, {"name": "RandomChoice", "transforms":
+          [{"name": "MixUp"}, {"name": "CutMix", "alpha": 1, "alpha": 1}]}])",
+      "transform 2: 'alpha' is given more than once");
   expect(R"([{"name": "ColorJitter", "hue": 0.1}, {"name": "RandomCrop"}])",
          "has to stand before 'color-jitter'");
 }

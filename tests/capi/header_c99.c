@@ -11,6 +11,7 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define ASSERT_STATIC(condition) typedef char JOIN(assertion_, __LINE__)[(condition) ? 1 : -1]
 #define SIZE(type, bytes) ASSERT_STATIC(sizeof(type) == (bytes))
+#define WAS(type, bytes) ASSERT_STATIC(sizeof(type) > (bytes))
 #define AT(type, field, bytes) ASSERT_STATIC(offsetof(type, field) == (bytes))
 #include "abi.h"
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <set>
 #include <thread>
 
@@ -167,6 +168,25 @@ TEST(Misuse, NewerOptionsAreRefusedOnlyWhenSet) {
   model = nullptr;
   EXPECT_EQ(ren_model_load(example_model().c_str(), &newer.known, &model), REN_ERROR_UNSUPPORTED);
   EXPECT_EQ(model, nullptr);
+}
+
+TEST(Misuse, BenchmarksHaveTheProgramsBounds) {
+  const ModelPtr model = load_model();
+  const auto refused = [&](auto&& change, const char* part) {
+    ren_bench_options bench = REN_BENCH_OPTIONS_INIT;
+    const ren_trainer_options options = small_options();
+    change(bench);
+    ren_report* report = nullptr;
+    EXPECT_EQ(ren_bench_step(model.get(), &options, &bench, &report), REN_ERROR_INVALID_ARGUMENT) << part;
+    EXPECT_NE(std::string(ren_last_error_message()).find(part), std::string::npos)
+        << ren_last_error_message();
+    EXPECT_EQ(report, nullptr);
+  };
+  for (const int32_t steps : {-1, 1'000'001, std::numeric_limits<int32_t>::max()})
+    refused([&](auto& b) { b.steps = steps; }, "steps");
+  for (const int32_t windows : {-1, 1001, std::numeric_limits<int32_t>::max()})
+    refused([&](auto& b) { b.windows = windows; }, "windows");
+  refused([](auto& b) { b.no_profile = 7; }, "no_profile");
 }
 
 TEST(Misuse, ReservedFieldsAreZero) {

@@ -297,6 +297,7 @@ TEST_F(VerifyPeer, TheToleranceIsNotWidenedThen) {
 }
 
 TEST_F(VerifyPeer, RefusesWhatIsNoPeerOfTheGolden) {
+  const Folder folder;
   const json alone = verify(model, golden, sixteen_bits());
   const auto refused = [&](int32_t status, const char* part, auto&& change,
                            int32_t precision = REN_PRECISION_FP16) {
@@ -325,6 +326,14 @@ TEST_F(VerifyPeer, RefusesWhatIsNoPeerOfTheGolden) {
     bad(fmt::format("'{}'", key).c_str(), [&](json& p) { p.erase(key); });
   bad("no replay", [](json& p) { p["replays"] = 0; });
   ren_verify_options options = sixteen_bits();
+  for (const char* twice : {R"({"case": "a", "case": "b"})", R"({"errors": {"case": 1, "case": 1}})"}) {
+    const std::string path = folder.at("twice.json");
+    std::ofstream(path) << twice;
+    options.peer = path.c_str();
+    const json j = verify(model, golden, options);
+    EXPECT_EQ(j["status"], REN_ERROR_INVALID_DATA);
+    EXPECT_NE(j.value("message", "").find("'case' is given more than once"), std::string::npos) << j.dump();
+  }
   options.peer = "missing.json";
   EXPECT_EQ(verify(model, golden, options)["status"], REN_ERROR_NOT_FOUND);
   options.peer = golden.c_str();  // not JSON at all

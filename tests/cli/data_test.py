@@ -240,6 +240,7 @@ class Inspect(Case):
         self.refused('data', 'inspect', self.data, '--sheet', picture, says='a picture of the data set')
         self.assertEqual(read(picture), before)
         self.refused('data', 'inspect', self.data, '--sheet', self.path('no/such.png'), says='--sheet')
+        self.refused('data', 'inspect', self.data, '--sheet', self.path('s.jpg'), says=['s.jpg', 'PNG'])
 
     def test_sheet_replaces_no_input(self):
         augment, model, archive = self.path('augment.json'), self.path('model.onnx'), self.path('shards-0.tar')

@@ -81,9 +81,10 @@ class Places(Case):
                 self.passes(*self.train_on(model, model))
                 self.passes('inspect', model)
             self.assertNotEqual(before, self.content(model))
-            self.passes(*self.train_on(model, model, '--checkpoint', self.path('p.ckpt')))
+            checkpoint = self.path(f'{folder}.ckpt')
+            self.passes(*self.train_on(model, model, '--checkpoint', checkpoint))
             # going on from one's own checkpoint, written to again
-            self.passes(*self.train_on(model, self.path('again.onnx'), '--checkpoint', self.path('p.ckpt'), '--resume', self.path('p.ckpt')))
+            self.passes(*self.train_on(model, self.path('again.onnx'), '--checkpoint', checkpoint, '--resume', checkpoint))
 
     def test_the_longest_names(self):
         external = self.external(self.path('long'))
@@ -91,6 +92,7 @@ class Places(Case):
             names = [os.path.join(self.work, c * (length - 5) + '.onnx') for c in 'oe']
             for model in (MODEL, external):
                 self.passes(*self.train_on(model, names[0], '--ema', '0.9', '--out-ema', names[1], '--checkpoint', self.path('c' * length)))
+                os.remove(self.path('c' * length))
                 self.passes('inspect', names[0])
                 self.passes('inspect', names[1])
         start = time.time()
@@ -224,8 +226,8 @@ class Places(Case):
         os.makedirs(self.path('elsewhere'))
         for name in ('l.onnx', 'l.ckpt', 'l.html'):
             os.symlink(os.path.join('elsewhere', name), self.path(name))
-        for _ in range(2):
-            self.passes(*self.train_on(MODEL, self.path('l.onnx'), '--checkpoint', self.path('l.ckpt')))
+        for more in ((), ('--resume', self.path('l.ckpt'))):
+            self.passes(*self.train_on(MODEL, self.path('l.onnx'), '--checkpoint', self.path('l.ckpt'), *more))
             self.passes('plan', MODEL, '--html', self.path('l.html'))
             for name in ('l.onnx', 'l.ckpt', 'l.html'):
                 self.assertTrue(os.path.islink(self.path(name)))

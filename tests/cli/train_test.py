@@ -241,7 +241,7 @@ class Interruption(Case):
             out, err = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 130, err)
             self.assertEqual(json.loads(out.splitlines()[-1])['event'], 'stopped')
-            self.assertIn(checkpoint, err)
+            self.assertIn(f'--resume {checkpoint} goes on from it', err)
             self.assertTrue(os.path.exists(checkpoint))
             self.assertFalse(os.path.exists(self.path('i.onnx')))
             # goes on from there, with the same options only
@@ -272,6 +272,22 @@ class Interruption(Case):
             self.passes(*self.train('halves.onnx', '--resume', checkpoint, epochs='30', augment=augment))
             with open(whole, 'rb') as a, open(halves, 'rb') as b:
                 self.assertEqual(a.read(), b.read())
+            os.remove(checkpoint)
+
+    def test_a_checkpoint_that_is_there_is_not_replaced(self):
+        checkpoint, resume = self.path('there.ckpt'), ('--resume', self.path('./there.ckpt'))
+        self.passes(*self.train('first.onnx', '--checkpoint', checkpoint, epochs='2'))
+        with open(checkpoint, 'rb') as f:
+            before = f.read()
+        self.refused(*self.train('second.onnx', '--checkpoint', checkpoint, epochs='2'), says=[checkpoint, '--resume'])
+        with open(checkpoint, 'rb') as f:
+            self.assertEqual(before, f.read())
+        # A run that was over is only measured, and written, again.
+        out, _ = self.passes(*self.train('second.onnx', '--checkpoint', checkpoint, *resume, epochs='2'))
+        self.assertIn('nothing is left to train', out)
+        self.assertIn('validation pictures', out)
+        with open(self.path('first.onnx'), 'rb') as a, open(self.path('second.onnx'), 'rb') as b:
+            self.assertEqual(a.read(), b.read())
 
     # kill -9 some steps after a checkpoint in the middle of an epoch; every count of loader threads.
     def test_killed_runs_are_exact(self):

@@ -38,6 +38,10 @@ class Usage(Case):
         usage('inspect', says='MODEL is required')
         usage('inspect', MODEL, 'more', says="'more'")
         usage('inspect', MODEL, '--jsn', says=['--jsn', 'did you mean --json?'])
+        for option in ('--mixup', '--mixup-alpha=0.2'):
+            usage(*self.train('x.onnx', option), says='--augment auto,mixup:0.2')
+        usage(*self.train('x.onnx', '--cutmix', '1'), says='--augment auto,cutmix:0.2')
+        self.assertNotIn('augment', usage('inspect', MODEL, '--mixup', says='there is no option --mixup'))
         usage('plan', MODEL, '--nonsense', 'x', says='--nonsense')
         usage('train', MODEL, '--data', self.data, says='--out is required')
         usage('train', MODEL, '--data', self.data, '--out', says='--out needs a value')

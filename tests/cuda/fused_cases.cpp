@@ -83,23 +83,24 @@ void add_padded_conv_case(std::vector<CudaCase>& cases, DType type, int64_t k, i
 // A convolution that also sums its output, and the statistics from these sums.
 void add_summed_conv_case(std::vector<CudaCase>& cases, DType type, const Shape& s, int64_t k, int64_t kernel,
                           int64_t groups = 1) {
-  cases.push_back(
-      {fmt::format("conv with sums {} {} k{} {}x{} g{}", name_of(type), to_string(s), k, kernel, kernel, groups),
-       [=](Case& c) {
-         auto a = std::make_shared<ConvAttributes>();
-         a->pad_top = a->pad_left = a->pad_bottom = a->pad_right = kernel / 2;
-         a->sums = true;
-         a->groups = groups;
-         const TensorId x = c.input("x", s, type, 1);
-         const TensorId w = c.input("w", {k, kernel, kernel, s.c / groups}, type, 2);
-         const auto out = c.add(Op::conv, {x, w, kNoTensor}, a);
-         const Shape v{1, 1, 1, k};
-         const TensorId mean = c.input("mean", v, DType::f32, random_values(k, 2), Region::B);
-         const TensorId variance = c.input("variance", v, DType::f32, random_values(k, 3, 0.5, 2), Region::B);
-         c.add(Op::batch_norm_statistics, {out[0], mean, variance, kNoTensor, out[1], out[2]},
-               std::make_shared<BatchNormAttributes>());
-       },
-       s.pixels() * kernel * kernel * s.c / groups, type});
+  cases.push_back({fmt::format("conv with sums {} {} k{} {}x{} g{}", name_of(type), to_string(s), k, kernel,
+                               kernel, groups),
+                   [=](Case& c) {
+                     auto a = std::make_shared<ConvAttributes>();
+                     a->pad_top = a->pad_left = a->pad_bottom = a->pad_right = kernel / 2;
+                     a->sums = true;
+                     a->groups = groups;
+                     const TensorId x = c.input("x", s, type, 1);
+                     const TensorId w = c.input("w", {k, kernel, kernel, s.c / groups}, type, 2);
+                     const auto out = c.add(Op::conv, {x, w, kNoTensor}, a);
+                     const Shape v{1, 1, 1, k};
+                     const TensorId mean = c.input("mean", v, DType::f32, random_values(k, 2), Region::B);
+                     const TensorId variance =
+                         c.input("variance", v, DType::f32, random_values(k, 3, 0.5, 2), Region::B);
+                     c.add(Op::batch_norm_statistics, {out[0], mean, variance, kNoTensor, out[1], out[2]},
+                           std::make_shared<BatchNormAttributes>());
+                   },
+                   s.pixels() * kernel * kernel * s.c / groups, type});
 }
 
 void add_padded_load_case(std::vector<CudaCase>& cases, DType type, DType from) {

@@ -35,7 +35,9 @@ void compare(Device& device, const CudaCase& test, Chosen chosen) {
   const auto found = run();
   // FP32 sums in any order; at most two roundings to the narrow type on the way (a bias added
   // behind a library's product). A sum of random terms is about sqrt(terms) large.
-  const double tolerance = sum_tolerance(test.terms) + 2 * type_tolerance(test.rounded);
+  // TF32 rounds both factors of a product to FP16's number of bits.
+  const double tolerance = sum_tolerance(test.terms) + 2 * type_tolerance(test.rounded) +
+                           (chosen == Chosen::tf32 ? 2 * type_tolerance(DType::f16) : 0);
   const double scale = std::max(1.0, std::sqrt(double(test.terms)) / 3);
   for (size_t n = 0; n < c.graph.nodes.size(); ++n) {
     const Node& node = c.graph.nodes[n];
@@ -68,6 +70,7 @@ void compare_chosen(const CudaCase& test, Chosen chosen) {
   compare(*device, test, chosen);
 }
 TEST_P(CudaKernels, OurOwnBehindTheLibrariesToo) { compare_chosen(GetParam(), Chosen::own); }
+TEST_P(CudaKernels, ThoseOfTf32Too) { compare_chosen(GetParam(), Chosen::tf32); }
 TEST_P(CudaKernels, ThoseOfDeterministicTrainingToo) { compare_chosen(GetParam(), Chosen::deterministic); }
 
 std::string test_name(const testing::TestParamInfo<CudaCase>& info) {

@@ -122,7 +122,8 @@ BoundCase bind_case(Device& device, const Case& test, const DeviceTensors& tenso
   for (const Node& node : test.graph.nodes) {
     const OpBackend* kernels = ren_cuda_backend(module_abi())->kernels(node.op);
     require(kernels != nullptr, "{} has no CUDA kernel", name_of(node.op));
-    NodeChoice choice = kernels->prepare({test.graph, node, device, chosen == Chosen::deterministic});
+    NodeChoice choice =
+        kernels->prepare({test.graph, node, device, chosen == Chosen::deterministic, chosen == Chosen::tf32});
     const bool library = choice.engine.rfind("cudnn", 0) == 0 || choice.engine.rfind("cublas", 0) == 0;
     // Sums of a convolution's output need some workspace in any form.
     if (chosen == Chosen::own && library)

@@ -26,9 +26,9 @@ class DeviceTensors {
   std::map<TensorId, std::unique_ptr<DeviceBlock>> blocks_;
 };
 
-// Which kernels: the fastest measured, those that a deterministic training takes, or our own for convolutions
-// and products instead of a library's.
-enum class Chosen { measured, deterministic, own };
+// Which kernels: the fastest measured, those that a deterministic training takes, those of TF32, or our own
+// for convolutions and products instead of a library's.
+enum class Chosen { measured, deterministic, tf32, own };
 
 // The kernels of a case, bound.
 struct BoundCase {

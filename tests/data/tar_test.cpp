@@ -220,6 +220,16 @@ TEST_F(Tar, BrokenSamples) {
                         {"no label: 'a.jpg'"});
   expect_broken_samples({{"a.jpg", p}, {"a.json", "{\"label\": "}, {"b.jpg", p}, {"b.cls", "0"}},
                         {"no label"});
+  for (const char* twice : {R"({"label": 0, "label": 1})", R"({"cls": 0, "w": {}, "cls": 0})"})
+    expect_broken_samples({{"a.jpg", p}, {"a.json", twice}, {"b.jpg", p}, {"b.cls", "0"}},
+                          {"label is given more than once", "'a.json'"});
+  // What isn't the label's is not looked at.
+  const Dataset set = open_dataset(
+      folder_.write("others.tar", tar_of({{"a.jpg", p},
+                                          {"a.json", R"({"w": 1, "w": {"cls": 3, "cls": 4}, "cls": 0})"},
+                                          {"b.jpg", p},
+                                          {"b.cls", "1"}})));
+  EXPECT_EQ(set.train().labels, (std::vector<int32_t>{0, 1}));
 }
 
 TEST_F(Tar, BrokenArchives) {

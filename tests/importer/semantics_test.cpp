@@ -532,6 +532,7 @@ TEST_F(Semantics, FoldedNormalisationIsRecognised) {
   m.node("Conv", {"x", "onnx::Conv_11", "onnx::Conv_12"}, {"y"});
   m.add_output("y", {-1, 2, 4, 4});
   const auto model = import(m);
+  EXPECT_TRUE(says(model.warnings, "renaissance.export"));
   EXPECT_TRUE(says(model.warnings, "TrainingMode.TRAINING"));
   EXPECT_TRUE(parameter(model, "onnx::Conv_11")->trainable);
   // Zeros are what folding a fresh normalisation gives.

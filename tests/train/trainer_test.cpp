@@ -418,6 +418,21 @@ TEST_F(TrainerTest, RefusesDataWithOtherLabelsThanItsOutputsTake) {
   EXPECT_NO_THROW(both.step(images.data(), std::vector<int32_t>(8, 3).data(), 8, 0.1));
 }
 
+// What was trained is not thrown away because it is no good in evaluation: running statistics may yet settle.
+TEST_F(TrainerTest, AValidationLossThatIsNotFiniteIsAResult) {
+  Trainer trainer(small_model(), options());
+  const size_t channels = trainer.buffer(0).size();
+  trainer.set_buffer(0, std::vector<float>(channels, -3e38f));  // a running mean
+  test::MemorySource training(16, 8, 6, 3), validation(8, 8, 6, 3, false);
+  FitOptions fit;
+  fit.training = &training;
+  fit.validation = &validation;
+  const FitProgress end = trainer.fit(fit);
+  EXPECT_FALSE(std::isfinite(end.validation.loss)) << end.validation.loss;
+  EXPECT_TRUE(std::isfinite(end.training.loss));
+  EXPECT_EQ(trainer.epoch(), 3);
+}
+
 TEST_F(TrainerTest, Tf32IsRefusedOnTheCpu) {
   try {
     Trainer trainer(small_model(), options(Precision::tf32));

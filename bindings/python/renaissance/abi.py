@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes as c
 
+from .arguments import converted, flag
 from .native import LibraryNotFound, load_library
 
 ABI_VERSION = 0x00000005
@@ -33,12 +34,23 @@ texts, floats, sizes = c.POINTER(c.c_char_p), c.POINTER(c.c_float), c.POINTER(c.
 
 
 class Struct(c.Structure):
-    """Begins with its size in bytes, set here unless the struct has no such field."""
+    """Begins with its size in bytes, set here unless the struct has no such field.
+
+    Values are checked when they are set: TypeError and ValueError name the field (see arguments.py).
+    """
 
     def __init__(self, **fields):
-        super().__init__(**fields)
+        super().__init__()
         if self._fields_[0][0] == 'struct_size':
             self.struct_size = c.sizeof(self)
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name, value):
+        kinds = dict(self._fields_)
+        if name not in kinds:
+            raise TypeError(f'{type(self).__name__} has no field {name!r}')
+        super().__setattr__(name, converted(name, value, kinds[name]))
 
 
 class ren_model_options(Struct):
@@ -64,12 +76,12 @@ class ren_tensor_info(Struct):
 
 
 class ren_export_options(Struct):
-    _fields_ = [('struct_size', u32), ('inference_form', i32), ('use_ema', i32), ('reserved0', u32),
+    _fields_ = [('struct_size', u32), ('inference_form', flag), ('use_ema', flag), ('reserved0', u32),
                 ('metadata', texts), ('metadata_count', size)]
 
 
 class ren_dataset_options(Struct):
-    _fields_ = [('struct_size', u32), ('allow_empty_classes', i32), ('allow_one_class', i32), ('reserved0', u32),
+    _fields_ = [('struct_size', u32), ('allow_empty_classes', flag), ('allow_one_class', flag), ('reserved0', u32),
                 ('validation_uri', text)]
 
 
@@ -80,7 +92,7 @@ class ren_batch(Struct):
 
 
 class ren_loader_options(Struct):
-    _fields_ = [('struct_size', u32), ('shuffle', i32), ('batch', i64), ('channels', i64), ('height', i64),
+    _fields_ = [('struct_size', u32), ('shuffle', flag), ('batch', i64), ('channels', i64), ('height', i64),
                 ('width', i64), ('augmentation', text), ('seed', u64), ('last_batch', i32), ('bad_files', i32),
                 ('threads', i32), ('prefetch', i32), ('cache_bytes', i64), ('decode', i32), ('reserved0', u32)]
 
@@ -107,20 +119,20 @@ class ren_pack_options(Struct):
 
 
 class ren_inspect_options(Struct):
-    _fields_ = [('struct_size', u32), ('quick', i32), ('threads', i32), ('reserved0', u32)]
+    _fields_ = [('struct_size', u32), ('quick', flag), ('threads', i32), ('reserved0', u32)]
 
 
 class ren_trainer_options(Struct):
     _fields_ = [('struct_size', u32), ('precision', i32), ('device', text), ('batch', i64),
                 ('other_batches', c.POINTER(i64)), ('other_batch_count', size), ('evaluation_batch', i64),
-                ('evaluation_only', i32), ('image_type', i32), ('normalize', text), ('mean', floats),
+                ('evaluation_only', flag), ('image_type', i32), ('normalize', text), ('mean', floats),
                 ('std', floats), ('channel_count', size), ('losses', text), ('label_smoothing', f32),
-                ('ignore_index', i32), ('optimizer', i32), ('nesterov', i32), ('learning_rate', f64),
-                ('momentum', f64), ('weight_decay', f64), ('decay_weights_only', i32), ('schedule', i32),
+                ('ignore_index', i32), ('optimizer', i32), ('nesterov', flag), ('learning_rate', f64),
+                ('momentum', f64), ('weight_decay', f64), ('decay_weights_only', flag), ('schedule', i32),
                 ('warmup_epochs', f64), ('final_learning_rate', f64), ('step_epochs', f64), ('gamma', f64),
                 ('trust_coefficient', f64), ('ema_decay', f64), ('epochs', i64), ('seed', u64),
                 ('memory_limit', u64), ('max_skipped_steps', i32), ('loss_scale', f32),
-                ('deterministic', i32), ('mixup_alpha', f64), ('cutmix_alpha', f64)]
+                ('deterministic', flag), ('mixup_alpha', f64), ('cutmix_alpha', f64)]
 
 
 class ren_step_result(Struct):

@@ -10,19 +10,27 @@
     trainer.export('trained.onnx')
 
 Arrays are NumPy arrays, images [N, C, H, W] unless layout='NHWC' is said. Handles are
-freed with their objects, or by close(). A failed call raises Error. Ctrl-C ends
-fit() and evaluate() after the step that is running.
+freed with their objects, or by close(). A failed call raises Error; before that, what can't be
+handed to C is refused by its name: TypeError for a value of another kind, ValueError for an unknown
+word, a number beyond the range, a text with a null byte.
+
+Ctrl-C during fit(), evaluate(), pack() and inspect() ends them soon (after the step, picture or batch
+that is running) and raises KeyboardInterrupt; their docstrings tell what is done then. Handlers of
+other signals are called as soon, and what they raise comes out of the call, too. That goes for the
+main thread, the only one on which Python handles signals; jobs on other threads go on.
 """
 from __future__ import annotations
 
 import ctypes as c
 import json
-import os
+import reprlib
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import abi
+from . import arguments as given
+from .signals import Deferred
 
 
 class Error(RuntimeError):
@@ -41,10 +49,6 @@ def check(status):
     return status
 
 
-def encode(value):
-    return None if value is None else os.fsencode(value)
-
-
 def read_text(function, *arguments):
     needed = c.c_size_t()
     check(function(*arguments, None, 0, c.byref(needed)))
@@ -59,12 +63,6 @@ def read_values(function, *arguments):
     values = np.empty(needed.value, np.float32)
     check(function(*arguments, values.ctypes.data_as(abi.floats), values.size, None))
     return values
-
-
-def string_array(strings):
-    """(array or NULL, count) for a list of strings."""
-    encoded = [s.encode() for s in strings or ()]
-    return ((c.c_char_p * len(encoded))(*encoded) if encoded else None), len(encoded)
 
 
 class Handle:
@@ -99,6 +97,13 @@ class Handle:
             raise ValueError(f'this {type(self).__name__} is closed')
         return self._handle
 
+    @classmethod
+    def of(cls, name, value):
+        """The handle of an argument that has to be of this class."""
+        if not isinstance(value, cls):
+            raise TypeError(f'{name} takes a {cls.__name__}, not {reprlib.repr(value)}')
+        return value.handle
+
 
 class Report(Handle):
     """A finished text: str() for people, json() for machines."""
@@ -131,9 +136,11 @@ class Tensor:
 
 
 def export_options(inference_form, use_ema, metadata):
+    if metadata is not None and not isinstance(metadata, dict):
+        raise TypeError(f'metadata takes a dict of texts, not {reprlib.repr(metadata)}')
     pairs = [s for pair in (metadata or {}).items() for s in pair]
-    options = abi.ren_export_options(inference_form=int(inference_form), use_ema=int(use_ema))
-    options.metadata, options.metadata_count = string_array(pairs)
+    options = abi.ren_export_options(inference_form=inference_form, use_ema=use_ema)
+    options.metadata, options.metadata_count = given.texts('metadata', pairs)
     return options
 
 
@@ -145,11 +152,11 @@ class Model(Handle):
 
     def __init__(self, path, train=(), freeze=(), train_norms=(), freeze_norms=()):
         options = abi.ren_model_options()
-        options.train, options.train_count = string_array(train)
-        options.freeze, options.freeze_count = string_array(freeze)
-        options.train_norms, options.train_norm_count = string_array(train_norms)
-        options.freeze_norms, options.freeze_norm_count = string_array(freeze_norms)
-        super().__init__(abi.library().ren_model_load, encode(path), c.byref(options))
+        options.train, options.train_count = given.texts('train', train)
+        options.freeze, options.freeze_count = given.texts('freeze', freeze)
+        options.train_norms, options.train_norm_count = given.texts('train_norms', train_norms)
+        options.freeze_norms, options.freeze_norm_count = given.texts('freeze_norms', freeze_norms)
+        super().__init__(abi.library().ren_model_load, given.text('path', path), c.byref(options))
 
     @property
     def info(self):
@@ -184,7 +191,7 @@ class Model(Handle):
 
     def shape(self, name):
         index = c.c_int64()
-        check(abi.library().ren_model_tensor_find(self.handle, name.encode(), c.byref(index)))
+        check(abi.library().ren_model_tensor_find(self.handle, given.text('name', name), c.byref(index)))
         return self._tensor(index.value).shape
 
     @property
@@ -195,44 +202,78 @@ class Model(Handle):
     def warnings(self):
         return [read_text(abi.library().ren_model_warning, self.handle, i) for i in range(self.info.warnings)]
 
+    @property
+    def normalization(self):
+        """{'mean': [...], 'std': [...]} of pixels in 0..1, as the file's renaissance.normalize says; {} if it doesn't."""
+        try:
+            text = self.metadata('renaissance.normalize')
+        except Error as error:
+            if error.code != abi.ERROR_NOT_FOUND:
+                raise
+            return {}
+        try:
+            said = json.loads(text)
+            return {name: [float(value) for value in said[name]] for name in ('mean', 'std')}
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(f"the model's metadata 'renaissance.normalize' is damaged: {reprlib.repr(text)}; give normalize, "
+                             'or mean and std') from None
+
     def metadata(self, key):
-        return read_text(abi.library().ren_model_metadata, self.handle, key.encode())
+        return read_text(abi.library().ren_model_metadata, self.handle, given.text('key', key))
 
     def __getitem__(self, name):
-        return read_values(abi.library().ren_model_tensor_get, self.handle, name.encode()).reshape(self.shape(name))
+        values = read_values(abi.library().ren_model_tensor_get, self.handle, given.text('name', name))
+        return values.reshape(self.shape(name))
 
     def __setitem__(self, name, values):
         values = np.ascontiguousarray(np.broadcast_to(np.asarray(values, np.float32), self.shape(name)))
-        check(abi.library().ren_model_tensor_set(self.handle, name.encode(), values.ctypes.data_as(abi.floats),
-                                                 values.size))
+        check(abi.library().ren_model_tensor_set(self.handle, given.text('name', name),
+                                                 values.ctypes.data_as(abi.floats), values.size))
 
     def export(self, path, inference_form=False, metadata=None):
         """Writes the file with the present values. Returns a Report of what else changed."""
         options = export_options(inference_form, False, metadata)
-        return Report(abi.library().ren_model_export, self.handle, encode(path), c.byref(options))
+        return Report(abi.library().ren_model_export, self.handle, given.text('path', path), c.byref(options))
 
     def report(self):
         return Report(abi.library().ren_model_report, self.handle)
 
 
 class Callback:
-    """A Python function as a progress callback; what it raises comes out of the call that runs it."""
+    """A Python function as a progress callback. What it raises comes out of call(), and so does what a
+    handler of a signal raises meanwhile, as Ctrl-C's does."""
 
     def __init__(self, function, kind=abi.progress_fn):
-        self.problem, self.function = None, function
+        self.problem, self.function = None, given.function('progress', function)
+        self.signals = Deferred()
         self.pointer = kind(self._run)
 
     def _run(self, user, progress):
         try:
-            return int(bool(self.function(progress.contents))) if self.function else 0
+            self.signals.deliver()
+            if self.problem is not None or self.function is None:
+                return int(self.problem is not None)
+            try:
+                self.signals.open = True
+                stop = self.function(progress.contents)
+            finally:
+                self.signals.open = False
+            return int(bool(stop))
         except BaseException as problem:  # KeyboardInterrupt too
             self.problem = problem
             return 1
 
-    def check(self, status):
-        if self.problem is not None:
+    def call(self, function, *arguments):
+        """function(*arguments, the callback, its user), a call of C; gives its status."""
+        with self.signals:
+            status = function(*arguments, self.pointer, None)
+            if self.problem is None:
+                return check(status)
+            try:
+                check(abi.OK if status == abi.ERROR_CANCELLED else status)
+            except Error:  # a checkpoint that couldn't be written, say: the traceback tells both
+                raise self.problem
             raise self.problem
-        check(status)
 
 
 class Dataset(Handle):
@@ -240,9 +281,9 @@ class Dataset(Handle):
     _destroy = 'ren_dataset_destroy'
 
     def __init__(self, uri, validation=None, allow_empty_classes=False, allow_one_class=False):
-        options = abi.ren_dataset_options(allow_empty_classes=int(allow_empty_classes),
-                                          allow_one_class=int(allow_one_class), validation_uri=encode(validation))
-        super().__init__(abi.library().ren_dataset_open, encode(uri), c.byref(options))
+        options = abi.ren_dataset_options(allow_empty_classes=allow_empty_classes, allow_one_class=allow_one_class)
+        options.validation_uri = given.text('validation', validation, optional=True)
+        super().__init__(abi.library().ren_dataset_open, given.text('uri', uri), c.byref(options))
 
     @property
     def classes(self):
@@ -252,15 +293,15 @@ class Dataset(Handle):
 
     def size(self, split):
         pictures = c.c_int64()
-        check(abi.library().ren_dataset_size(self.handle, split.encode(), c.byref(pictures)))
+        check(abi.library().ren_dataset_size(self.handle, given.text('split', split), c.byref(pictures)))
         return pictures.value
 
     def __getitem__(self, item):
         """(path, label) of dataset['train', index]."""
         split, index = item
-        label = c.c_int32()
-        check(abi.library().ren_dataset_label(self.handle, split.encode(), index, c.byref(label)))
-        return read_text(abi.library().ren_dataset_path, self.handle, split.encode(), index), label.value
+        split, index, label = given.text('split', split), given.whole('index', index), c.c_int32()
+        check(abi.library().ren_dataset_label(self.handle, split, index, c.byref(label)))
+        return read_text(abi.library().ren_dataset_path, self.handle, split, index), label.value
 
     def pack(self, path, short_side=0, quality=90, threads=0, bad_files='fail', progress=None):
         """Writes all splits, with labels, classes and paths, into one .dts file, which Dataset() takes.
@@ -272,32 +313,28 @@ class Dataset(Handle):
         progress(ren_job_progress) is called after each picture and several times a second, on this thread: phase
         (abi.JOB_*), done and total (pictures of the phase), pictures_per_second, seconds_left, message (bytes, mostly
         None). A true result, what it raises and Ctrl-C stop it: the same call goes on with the PATH.part that stays.
+        KeyboardInterrupt may also come when the file is complete already; nothing is lost either way.
 
         Returns a Report: what was packed, left out and damaged. A file at `path` is replaced if it is a .dts. Raises
         Error: a bad picture, a full disk, a place that can't be written, a source that changed meanwhile.
         """
-        options = abi.ren_pack_options(short_side=short_side, quality=quality, threads=threads,
-                                       bad_files=Loader._bad[bad_files])
-        return self._job(progress, abi.library().ren_dataset_pack, encode(path), c.byref(options))
+        bad_files = given.word('bad_files', bad_files, {name: Loader._bad[name] for name in ('fail', 'skip')})
+        options = abi.ren_pack_options(short_side=short_side, quality=quality, threads=threads, bad_files=bad_files)
+        return self._job(progress, abi.library().ren_dataset_pack, given.text('path', path), c.byref(options))
 
     def inspect(self, quick=False, threads=0, progress=None):
         """Decodes every picture (quick: reads its header only). Returns a Report: splits, classes with their counts,
         formats, sizes, damaged pictures and broken ones with the reason; .passed is False when any is broken.
 
-        threads: at most 1024; 0: one a processor. progress: as of pack(); what stops it raises Error or comes out.
+        threads: at most 1024; 0: one a processor. progress: as of pack(); what stops it raises Error or comes out, as
+        KeyboardInterrupt after Ctrl-C does.
         """
-        options = abi.ren_inspect_options(quick=int(quick), threads=threads)
+        options = abi.ren_inspect_options(quick=quick, threads=threads)
         return self._job(progress, abi.library().ren_dataset_inspect, c.byref(options))
 
     def _job(self, progress, function, *arguments):
         callback = Callback(progress, abi.job_progress_fn)
-
-        def run(report):
-            status = function(self.handle, *arguments, report, callback.pointer, None)
-            callback.check(status)
-            return status
-
-        return Report(run)
+        return Report(lambda report: callback.call(function, self.handle, *arguments, report))
 
 
 class Loader(Handle):
@@ -305,14 +342,21 @@ class Loader(Handle):
     _destroy = 'ren_loader_destroy'
     _last = {'keep': abi.LAST_BATCH_KEEP, 'drop': abi.LAST_BATCH_DROP, 'exact': abi.LAST_BATCH_EXACT}
     _bad = {'fail': abi.BAD_FILES_FAIL, 'skip': abi.BAD_FILES_SKIP, 'replace': abi.BAD_FILES_REPLACE}
+    _others = ('seed', 'threads', 'prefetch', 'cache_bytes', 'decode')
 
     def __init__(self, dataset, split, model, batch=32, shuffle=False, augmentation=None, last_batch='keep',
                  bad_files='fail', **options):
+        dataset, _ = Dataset.of('dataset', dataset), Model.of('model', model)
         info = model.info
-        options = abi.ren_loader_options(batch=batch, shuffle=int(shuffle), channels=info.channels, width=info.width,
-                                         height=info.height, augmentation=encode(augmentation),
-                                         last_batch=self._last[last_batch], bad_files=self._bad[bad_files], **options)
-        super().__init__(abi.library().ren_loader_create, dataset.handle, split.encode(), c.byref(options))
+        filled = abi.ren_loader_options(batch=batch, shuffle=shuffle, channels=info.channels, width=info.width,
+                                        height=info.height, augmentation=augmentation,
+                                        last_batch=given.word('last_batch', last_batch, self._last),
+                                        bad_files=given.word('bad_files', bad_files, self._bad))
+        for name, value in options.items():
+            if name not in self._others:
+                raise TypeError(f'Loader has no option {name!r}; there are ' + ', '.join(self._others))
+            setattr(filled, name, value)
+        super().__init__(abi.library().ren_loader_create, dataset, given.text('split', split), c.byref(filled))
 
     @property
     def info(self):
@@ -329,7 +373,8 @@ class Loader(Handle):
 
     def epoch(self, epoch=0, first_batch=0):
         """The batches of an epoch: (images [N, H, W, C] as bytes, labels), copied."""
-        check(abi.library().ren_loader_start_epoch(self.handle, epoch, first_batch))
+        check(abi.library().ren_loader_start_epoch(self.handle, given.whole('epoch', epoch),
+                                                   given.whole('first_batch', first_batch)))
         batch = abi.ren_batch()
         while check(abi.library().ren_loader_next(self.handle, c.byref(batch))) == abi.OK:
             kind = c.c_uint8 if batch.image_type == abi.IMAGE_UINT8 else c.c_float
@@ -344,13 +389,14 @@ def make_batch(images, labels, layout):
     images = np.ascontiguousarray(images)
     if images.dtype not in (np.uint8, np.float32) or images.ndim != 4:
         raise ValueError(f'images are uint8 or float32 with four axes, not {images.dtype} {images.shape}')
+    layouts = {'NCHW': abi.LAYOUT_NCHW, 'NHWC': abi.LAYOUT_NHWC}
     n, *sides = images.shape
     channels, height, width = sides if layout == 'NCHW' else (sides[2], sides[0], sides[1])
     batch = abi.ren_batch(image_type=abi.IMAGE_UINT8 if images.dtype == np.uint8 else abi.IMAGE_FLOAT32,
-                          layout={'NCHW': abi.LAYOUT_NCHW, 'NHWC': abi.LAYOUT_NHWC}[layout], count=n,
+                          layout=given.word('layout', layout, layouts), count=n,
                           channels=channels, height=height, width=width, images=images.ctypes.data)
     if labels is not None:
-        labels = np.ascontiguousarray(labels, np.int32)
+        labels = given.labels(labels)
         batch.labels, batch.label_count = labels.ctypes.data_as(c.POINTER(c.c_int32)), labels.size
     return batch, (images, labels)
 
@@ -359,7 +405,8 @@ class Trainer(Handle):
     """A model on a device, ready to run. Options: the fields of ren_trainer_options.
 
     precision is 'fp32', 'fp16', 'bf16' or, on GPUs, 'tf32'; schedule 'constant', 'step' or 'cosine'; optimizer 'sgd' or
-    'lars'; image_type 'uint8' (what loaders give) or 'float32'; mean and std lists of numbers.
+    'lars'; image_type 'uint8' (what loaders give) or 'float32'; mean and std lists of numbers. uint8 images whose
+    normalisation isn't said (normalize, or mean and std) get the one that the model's file says, as trained files do.
     """
     _destroy = 'ren_trainer_destroy'
     _words = {'precision': {'fp32': abi.PRECISION_FP32, 'fp16': abi.PRECISION_FP16, 'bf16': abi.PRECISION_BF16,
@@ -372,23 +419,24 @@ class Trainer(Handle):
               'ema': abi.TENSOR_EMA, 'statistic': abi.TENSOR_STATISTIC}
 
     def __init__(self, model, **options):
+        Model.of('model', model)
         self._model = model
         filled = abi.ren_trainer_options()
+        if not {'normalize', 'mean', 'std'} & options.keys() and options.get('image_type', 'uint8') == 'uint8':
+            options.update(model.normalization)
         for name, value in options.items():
-            if name in self._words:
-                value = self._words[name][value]
-            elif name in ('mean', 'std'):
-                filled.channel_count = len(value)
-                value = (c.c_float * len(value))(*value)
-            elif name == 'other_batches':
-                filled.other_batch_count = len(value)
-                value = (c.c_int64 * len(value))(*value)
-            elif isinstance(value, str):
-                value = value.encode()
-            elif isinstance(value, bool):
-                value = int(value)
             if name not in dict(filled._fields_) or name in ('struct_size', 'channel_count', 'other_batch_count'):
                 raise TypeError(f'Trainer has no option {name!r}')
+            if name in self._words:
+                value = given.word(name, value, self._words[name])
+            elif name in ('mean', 'std'):
+                value = given.array(name, value, c.c_float)
+                if filled.channel_count not in (0, len(value)):  # of the other one: C knows one length
+                    raise ValueError('mean and std have different lengths')
+                filled.channel_count = len(value)
+            elif name == 'other_batches':
+                value = given.array(name, value, c.c_int64)
+                filled.other_batch_count = len(value)
             setattr(filled, name, value)
         super().__init__(abi.library().ren_trainer_create, model.handle, c.byref(filled))
 
@@ -400,7 +448,8 @@ class Trainer(Handle):
         """One step of training; a ren_step_result with loss, samples, correct, correct5, skipped."""
         batch, keep = make_batch(images, labels, layout)
         result = abi.ren_step_result()
-        check(abi.library().ren_trainer_step(self.handle, c.byref(batch), learning_rate, c.byref(result)))
+        check(abi.library().ren_trainer_step(self.handle, c.byref(batch),
+                                             given.real('learning_rate', learning_rate), c.byref(result)))
         return result
 
     def evaluate_batch(self, images, labels, layout='NCHW'):
@@ -425,19 +474,26 @@ class Trainer(Handle):
         """Trains all epochs that are left; a ren_progress with training and validation metrics of the last.
 
         progress(ren_progress) is called after each step, and stops training by a true result.
+
+        After that (Error), after Ctrl-C (KeyboardInterrupt) and after what progress raises the step that ran is
+        finished, the checkpoint, if named, written, and the trainer holds what was trained: save(), export()
+        and evaluate() work, and fit() goes on from there. When that checkpoint can't be written, the context
+        of the exception says so. Ctrl-C in the last moment may come when all epochs are done.
         """
-        options = abi.ren_fit_options(checkpoint=encode(checkpoint), checkpoint_every_steps=checkpoint_every_steps)
+        options = abi.ren_fit_options(checkpoint=checkpoint, checkpoint_every_steps=checkpoint_every_steps)
         result, callback = abi.ren_progress(), Callback(progress)
-        callback.check(abi.library().ren_trainer_fit(
-            self.handle, training.handle, validation.handle if validation else None, c.byref(options),
-            c.byref(result), callback.pointer, None))
+        loaders = Loader.of('training', training), None if validation is None else Loader.of('validation', validation)
+        callback.call(abi.library().ren_trainer_fit, self.handle, *loaders, c.byref(options), c.byref(result))
         return result
 
     def evaluate(self, loader, progress=None):
-        """All pictures of a loader once: ren_metrics with loss, top1, top5, samples, seconds."""
+        """All pictures of a loader once: ren_metrics with loss, top1, top5, samples, seconds.
+
+        progress(ren_progress) is called after each batch. What it raises comes out, as KeyboardInterrupt after
+        Ctrl-C does; the trainer is as it was then.
+        """
         metrics, callback = abi.ren_metrics(), Callback(progress)
-        callback.check(abi.library().ren_trainer_evaluate(self.handle, loader.handle, c.byref(metrics),
-                                                          callback.pointer, None))
+        callback.call(abi.library().ren_trainer_evaluate, self.handle, Loader.of('loader', loader), c.byref(metrics))
         return metrics
 
     def request_stop(self):
@@ -453,24 +509,26 @@ class Trainer(Handle):
 
     def get(self, name, kind='parameter'):
         """A parameter, gradient, momentum, ema or statistic, in the file's shape."""
-        values = read_values(abi.library().ren_trainer_tensor_get, self.handle, name.encode(), self._kinds[kind])
+        values = read_values(abi.library().ren_trainer_tensor_get, self.handle, given.text('name', name),
+                             given.word('kind', kind, self._kinds))
         return values.reshape(self._model.shape(name))
 
     def set(self, name, values, kind='parameter'):
         values = np.ascontiguousarray(np.broadcast_to(np.asarray(values, np.float32), self._model.shape(name)))
-        check(abi.library().ren_trainer_tensor_set(self.handle, name.encode(), self._kinds[kind],
+        check(abi.library().ren_trainer_tensor_set(self.handle, given.text('name', name),
+                                                   given.word('kind', kind, self._kinds),
                                                    values.ctypes.data_as(abi.floats), values.size))
 
     def save(self, path):
-        check(abi.library().ren_trainer_checkpoint_save(self.handle, encode(path)))
+        check(abi.library().ren_trainer_checkpoint_save(self.handle, given.text('path', path)))
 
     def load(self, path):
-        check(abi.library().ren_trainer_checkpoint_load(self.handle, encode(path)))
+        check(abi.library().ren_trainer_checkpoint_load(self.handle, given.text('path', path)))
 
     def export(self, path, inference_form=False, use_ema=False, metadata=None):
         """Writes the model's file with the trained values. Returns a Report of what else changed."""
         options = export_options(inference_form, use_ema, metadata)
-        return Report(abi.library().ren_trainer_export, self.handle, encode(path), c.byref(options))
+        return Report(abi.library().ren_trainer_export, self.handle, given.text('path', path), c.byref(options))
 
     def plan(self):
         return Report(abi.library().ren_trainer_plan, self.handle)
@@ -481,9 +539,10 @@ def verify(model_path, golden_path, device=None, precision='fp32', tolerance=0.0
 
     peer: a file of record_peer(), for fp16 and bf16: what is within twice PyTorch's own error passes, too.
     """
-    options = abi.ren_verify_options(precision=Trainer._words['precision'][precision], device=encode(device),
-                                     tolerance=tolerance, peer=encode(peer))
-    return Report(abi.library().ren_verify, encode(model_path), encode(golden_path), c.byref(options))
+    options = abi.ren_verify_options(precision=given.word('precision', precision, Trainer._words['precision']),
+                                     device=device, tolerance=tolerance, peer=peer)
+    return Report(abi.library().ren_verify, given.text('model_path', model_path),
+                  given.text('golden_path', golden_path), c.byref(options))
 
 
 def doctor():
@@ -492,4 +551,4 @@ def doctor():
 
 
 def set_compute_threads(count):
-    check(abi.library().ren_set_compute_threads(count))
+    check(abi.library().ren_set_compute_threads(given.whole('count', count, c.c_int32)))

@@ -21,15 +21,15 @@ def candidates():
     here = os.path.dirname(os.path.abspath(__file__))
     root = os.path.normpath(os.path.join(here, '..', '..', '..'))
     found = [os.path.join(here, NAME)]
-    if os.path.isdir(os.path.join(root, 'src', 'capi')):  # the source tree
-        found.append(os.path.join(root, 'build', 'release', 'lib', NAME))
+    if os.path.isdir(os.path.join(root, 'src', 'capi')):  # the source tree; the build for GPUs serves the CPU as well
+        found += [os.path.join(root, 'build', preset, 'lib', NAME) for preset in ('cuda', 'release')]
     found += [os.path.join(prefix, 'lib', NAME) for prefix in (sys.prefix, os.path.expanduser('~/.local'))]
     system = ctypes.util.find_library('renaissance')
     return found + ([system] if system else [])
 
 
 def load_library():
-    """The engine's C API as a ctypes library. RENAISSANCE_LIBRARY names the file to open.
+    """The engine's C API as a ctypes library: the file that RENAISSANCE_LIBRARY names, else the first of candidates().
 
     Raises LibraryNotFound, which lists where it was looked for and what to do.
     """
@@ -42,5 +42,7 @@ def load_library():
             return ctypes.CDLL(path)
         except OSError as problem:
             tried.append(f'{path}: {problem}')
-    raise LibraryNotFound(f'{NAME} not found. Build it with scripts/build.sh, or set RENAISSANCE_LIBRARY to it. '
+    raise LibraryNotFound(f'{NAME} not found: training from Python needs the built engine. Build it with '
+                          'scripts/build.sh (for GPUs scripts/build.sh cuda), and set RENAISSANCE_LIBRARY to '
+                          f'build/release/lib/{NAME} (build/cuda/lib/{NAME}) of the source tree. '
                           'Tried: ' + '; '.join(tried or ['nothing']))

@@ -176,6 +176,16 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(seen.count(abi.PHASE_EPOCH_DONE), 2)
         self.assertEqual(result.validation.samples, 50)
         self.assertAlmostEqual(trainer.evaluate(validation).top1, result.validation.top1)
+        # The trained file says how its pictures are normalised, and is measured so without being told.
+        self.assertEqual(model.normalization, {})
+        trained = os.path.join(self.folder, 'normalised.onnx')
+        trainer.export(trained)
+        again = renaissance.Model(trained)
+        self.assertEqual(again.normalization, {'mean': [0.5] * 3, 'std': [0.5] * 3})
+        measured = renaissance.Trainer(again, batch=20, evaluation_only=True).evaluate(validation)
+        self.assertAlmostEqual(measured.loss, result.validation.loss, places=5)   # the same arithmetic in another batch size
+        other = renaissance.Trainer(again, batch=20, evaluation_only=True, normalize='imagenet').evaluate(validation)
+        self.assertNotAlmostEqual(other.loss, result.validation.loss, places=3)
 
     def test_pack(self):
         data, packed, seen = self.shapes(), os.path.join(self.folder, 'shapes.dts'), []

@@ -33,12 +33,24 @@ class PackageTest(unittest.TestCase):
 
     def test_missing_library(self):
         with mock.patch.dict(os.environ, {'RENAISSANCE_LIBRARY': '/nowhere/librenaissance.so'}):
-            with self.assertRaisesRegex(native.LibraryNotFound, r'scripts/build.sh.*/nowhere/librenaissance.so'):
+            with self.assertRaisesRegex(native.LibraryNotFound,
+                                        r'scripts/build.sh.*RENAISSANCE_LIBRARY.*/nowhere/librenaissance.so: not there'):
                 renaissance.load_library()
         with tempfile.NamedTemporaryFile(suffix='.so') as empty:
             with mock.patch.dict(os.environ, {'RENAISSANCE_LIBRARY': empty.name}):
                 with self.assertRaisesRegex(native.LibraryNotFound, empty.name):
                     renaissance.load_library()
+
+
+    def test_the_build_for_gpus_comes_first(self):
+        with mock.patch.dict(os.environ), tempfile.TemporaryDirectory() as root:
+            os.environ.pop('RENAISSANCE_LIBRARY', None)
+            here = os.path.join(root, 'bindings', 'python', 'renaissance')
+            found = [os.path.join(root, 'build', preset, 'lib', native.NAME) for preset in ('cuda', 'release')]
+            with mock.patch.object(native, '__file__', os.path.join(here, 'native.py')):
+                self.assertFalse(set(found) & set(native.candidates()))  # not the source tree
+                os.makedirs(os.path.join(root, 'src', 'capi'))
+                self.assertEqual([path for path in native.candidates() if path in found], found)
 
 
 class ProgramTest(unittest.TestCase):

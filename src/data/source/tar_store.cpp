@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tar archives, one or several: samples as WebDataset names them (KEY.jpg beside KEY.cls or KEY.json), or
 // class folders. Each is walked once; pictures are then read at their places.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <set>
@@ -42,11 +43,20 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// "label" or "cls" of a JSON object, a whole number or a text; empty: it has none.
-std::string label_in_json(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+// "label" or "cls" of a JSON object, a whole number or a text; empty: it has none. `repeated` is set where
+// the object gives one of them twice; the parser alone would take the last.
+std::string label_in_json(const std::string& text, bool& repeated) {
+  static constexpr std::array kNames{"label", "cls"};
+  std::array<int, kNames.size()> given{};
+  const auto count = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& key) {
+    if (depth == 1 && event == nlohmann::json::parse_event_t::key)
+      for (size_t i = 0; i < kNames.size(); ++i) given[i] += key == kNames[i];
+    return true;
+  };
+  const auto json = nlohmann::json::parse(text, count, false);
+  repeated = json.is_object() && *std::max_element(given.begin(), given.end()) > 1;
   if (!json.is_object()) return {};
-  for (const char* name : {"label", "cls"}) {
+  for (const char* name : kNames) {
     const auto found = json.find(name);
     if (found == json.end()) continue;
     if (found->is_string()) return found->get<std::string>();
@@ -99,7 +109,8 @@ struct Listing {
   std::vector<int32_t> labels;                            // one a name, provisional; -1 = none
   std::vector<bool> samples;  // one a name: named as a picture of a WebDataset sample is
   LabelTexts texts;
-  Tally too_large, outside, bad_labels, second_pictures, no_pictures, no_labels, twice, links;
+  Tally too_large, outside, bad_labels, repeated_labels, second_pictures, no_pictures, no_labels, twice,
+      links;
 };
 
 // Lists one archive; consecutive entries with the same key are one sample.
@@ -160,7 +171,9 @@ class Lister {
     if (!labels_wanted_) return;
     const bool readable = entry.size <= kMostLabelBytes;
     const std::string text = readable ? reader_.content(entry) : "";
-    const std::string label = is_class ? std::string(trim(text)) : label_in_json(text);
+    bool repeated = false;
+    const std::string label = is_class ? std::string(trim(text)) : label_in_json(text, repeated);
+    if (repeated) out_.repeated_labels.add(shown(entry.name));
     if (label.empty() && is_class) out_.bad_labels.add(shown(entry.name));
     if (!label.empty() && (is_class || label_ < 0)) label_ = out_.texts.add(label);
   }
@@ -338,6 +351,8 @@ class TarStore final : public FileStore {
          "make the archive again");
     tell(listing.bad_labels, "label is empty or too long", "labels are empty or too long",
          "write a class number or name into each .cls");
+    tell(listing.repeated_labels, "label is given more than once in its .json",
+         "labels are given more than once in their .json", "keep one \"label\" or \"cls\" in each");
     if (!labelled_) return;
     tell(listing.second_pictures, "picture is the second of its sample",
          "pictures are the second of their samples", "keep one picture a key");

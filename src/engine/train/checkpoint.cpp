@@ -180,7 +180,12 @@ void Trainer::load_checkpoint(const std::string& path, const BatchSource* traini
     want(Region::B, b, graph.buffers[b].name, graph.at(graph.buffers[b].value).shape.elements());
   if (missing > kMissingShown)
     problems.add("the checkpoint", fmt::format("lacks {} more tensors", missing - kMissingShown));
-  problems.throw_if_any(StatusCode::invalid_argument, fmt::format("'{}' belongs to another training", path));
+  problems.throw_if_any(
+      StatusCode::invalid_argument,
+      fmt::format(
+          "'{}' belongs to another training; give the model, data and options that it was written with (to "
+          "train a finished one further, begin with the file that it wrote)",
+          path));
 
   Position position;
   position.epoch = parse<int64_t>(file, path, "epoch");

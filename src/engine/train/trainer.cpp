@@ -14,28 +14,6 @@
 namespace ren {
 namespace {
 
-struct ClassifyingOutput {
-  std::string name;
-  int64_t classes;
-};
-
-// The outputs that carry a loss; one label serves them all.
-std::vector<ClassifyingOutput> classifying_outputs(const Graph& graph) {
-  std::vector<ClassifyingOutput> outputs;
-  for (const Node& node : graph.nodes)
-    if (node.op == Op::cross_entropy)
-      outputs.push_back({node.name.substr(kLossPrefix.size()), graph.at(node.inputs[0]).shape.c});
-  return outputs;
-}
-
-// The output with the fewest classes, which bounds the labels.
-ClassifyingOutput narrowest_output(const Graph& graph) {
-  const std::vector<ClassifyingOutput> outputs = classifying_outputs(graph);
-  const auto fewest = std::min_element(outputs.begin(), outputs.end(),
-                                       [](const auto& a, const auto& b) { return a.classes < b.classes; });
-  return fewest == outputs.end() ? ClassifyingOutput{"", 0} : *fewest;
-}
-
 void check_options(const TrainerOptions& o) {
   Problems problems;
   const auto want = [&](bool good, const char* where, const char* what) {
@@ -119,6 +97,17 @@ void Trainer::build_engine() {
     flight.record.assign(kStepRecordBytes, std::byte{0});
     flight.results.assign(engine_->results_bytes(), std::byte{0});
   }
+  for (const ClassifyingOutput& output : classifying_outputs())
+    if (narrowest_.classes == 0 || output.classes < narrowest_.classes) narrowest_ = output;
+}
+
+std::vector<Trainer::ClassifyingOutput> Trainer::classifying_outputs() const {
+  const Graph& graph = engine_->variants()[0].graph;
+  std::vector<ClassifyingOutput> outputs;
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::cross_entropy)
+      outputs.push_back({node.name.substr(kLossPrefix.size()), graph.at(node.inputs[0]).shape.c});
+  return outputs;
 }
 
 size_t Trainer::variant_of(Role role) const {
@@ -153,7 +142,6 @@ void Trainer::launch(Flight& flight, size_t variant, const void* images, const i
                      int64_t first_sample, double learning_rate) {
   const Graph& graph = engine_->variants()[variant].graph;
   const int64_t per_sample = labels_per_sample(variant);
-  const ClassifyingOutput narrowest = narrowest_output(graph);
   const int32_t ignored = options_.spec.loss.ignore_index;
   flight.variant = variant;
   flight.count = count;
@@ -164,10 +152,10 @@ void Trainer::launch(Flight& flight, size_t variant, const void* images, const i
   flight.labels.assign(size_t(graph.batch() * per_sample), ignored);
   for (int64_t i = 0; i < count * per_sample; ++i) {
     const int32_t label = labels[i];
-    if (label != ignored && (label < 0 || label >= narrowest.classes))
+    if (label != ignored && (label < 0 || label >= narrowest_.classes))
       fail(StatusCode::invalid_data,
            "sample {} of the batch has label {}; the model's output '{}' has {} classes (0 to {})",
-           i / per_sample, label, narrowest.name, narrowest.classes, narrowest.classes - 1);
+           i / per_sample, label, narrowest_.name, narrowest_.classes, narrowest_.classes - 1);
     flight.labels[size_t(i)] = label;
     flight.targets += label != ignored;
   }
@@ -289,7 +277,7 @@ void Trainer::check_source(const BatchSource& source, int64_t batch, const char*
     problems.add(purpose,
                  fmt::format("gives {} label{} a picture, the model's outputs take {}, one a position",
                              d.labels_per_sample, d.labels_per_sample == 1 ? "" : "s", labels));
-  for (const ClassifyingOutput& output : classifying_outputs(engine_->variants()[0].graph))
+  for (const ClassifyingOutput& output : classifying_outputs())
     if (!d.classes.empty() && int64_t(d.classes.size()) != output.classes)
       problems.add(purpose,
                    fmt::format("has {} classes, the model's output '{}' has {}", d.classes.size(),

@@ -136,7 +136,14 @@ class Trainer {
     bool active = false;
   };
 
+  // An output that carries a loss; one label serves them all.
+  struct ClassifyingOutput {
+    std::string name;
+    int64_t classes = 0;
+  };
+
   void build_engine();
+  std::vector<ClassifyingOutput> classifying_outputs() const;
   std::optional<size_t> find_step_variant(int64_t count) const;
   size_t step_variant(int64_t count) const;
   size_t variant_of(Role role) const;
@@ -147,6 +154,7 @@ class Trainer {
   void drain() noexcept;  // forgets what an error left in flight
   StepResult launch_and_land(size_t variant, const void* images, const int32_t* labels, int64_t count,
                              double rate);
+  void validate(const FitOptions& options, FitProgress& progress);
   void train_epoch(const FitOptions& options, const Schedule& schedule, FitProgress& progress);
   bool mixed() const { return is_mixed(options_.spec.precision); }
   static void account(const StepResult& result, Metrics& metrics);
@@ -164,6 +172,7 @@ class Trainer {
   ModelState model_;
   TrainerOptions options_;
   std::unique_ptr<Engine> engine_;
+  ClassifyingOutput narrowest_;  // bounds the labels
   Position position_;
   Metrics epoch_so_far_;                     // sums of an epoch that is under way; kept in checkpoints
   std::map<std::string, std::string> data_;  // identity of the data that the position refers to
