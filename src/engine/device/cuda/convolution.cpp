@@ -108,14 +108,15 @@ std::vector<Note> unwanted(const ConvolutionProblem& p, Sums which) {
   return notes;
 }
 
-// All engines that the library proposes, in its order, without those that we don't want.
-fe::error_t propose(fe::graph::Graph& graph, const ConvolutionProblem& p, cudnnHandle_t handle, Sums which) {
+const std::vector<fe::HeurMode_t> kAllModes{fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK};
+
+// All engines that the library proposes in these modes, in its order, without those that we don't want.
+fe::error_t propose(fe::graph::Graph& graph, const ConvolutionProblem& p, cudnnHandle_t handle, Sums which,
+                    const std::vector<fe::HeurMode_t>& modes = kAllModes) {
   describe(graph, p);
   if (auto e = graph.validate(); e.is_bad()) return e;
   if (auto e = graph.build_operation_graph(handle); e.is_bad()) return e;
-  if (auto e = graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK});
-      e.is_bad())
-    return e;
+  if (auto e = graph.create_execution_plans(modes); e.is_bad()) return e;
   if (which == Sums::reduced) graph.select_numeric_notes({Note::REDUCED_PRECISION_REDUCTION});
   graph.deselect_numeric_notes(unwanted(p, which)).deselect_workspace_greater_than(kMostWorkspace);
   return {};
@@ -193,17 +194,25 @@ std::optional<ConvolutionChoice> ConvolutionLibrary::choose(const ConvolutionPro
     if (refusal) *refusal = state_->refusals[text];
     return known->second;
   }
-  const std::string key = text_hash(state_->identity + "\n" + text);
   std::string why;
-  std::optional<ConvolutionChoice> choice = from_cache(read_cached(state_->folder, "convolutions", key));
-  if (choice && !try_plan(problem, *choice, why)) choice.reset();
-  if (!choice) {
-    choice = measure(problem, why);
-    if (choice) write_cached(state_->folder, "convolutions", key, to_cache(*choice));
-  }
+  std::optional<ConvolutionChoice> choice =
+      remembered(problem, text, why, [&] { return measure(problem, why); });
   state_->choices[text] = choice;
   state_->refusals[text] = why;
   if (refusal) *refusal = why;
+  return choice;
+}
+
+// What the disk's cache has under this key, as long as the library still has it; else what `find` finds,
+// which it then keeps.
+std::optional<ConvolutionChoice> ConvolutionLibrary::remembered(
+    const ConvolutionProblem& problem, const std::string& key, std::string& why,
+    const std::function<std::optional<ConvolutionChoice>()>& find) {
+  const std::string hash = text_hash(state_->identity + "\n" + key);
+  std::optional<ConvolutionChoice> choice = from_cache(read_cached(state_->folder, "convolutions", hash));
+  if (choice && try_plan(problem, *choice, why)) return choice;
+  choice = find();
+  if (choice) write_cached(state_->folder, "convolutions", hash, to_cache(*choice));
   return choice;
 }
 
@@ -361,10 +370,24 @@ std::optional<ConvolutionChoice> ConvolutionLibrary::first_of(const ConvolutionP
 std::optional<ConvolutionChoice> ConvolutionLibrary::first(const ConvolutionProblem& problem) {
   const std::string key = problem.text() + "\nfirst";
   if (const auto known = state_->choices.find(key); known != state_->choices.end()) return known->second;
-  std::optional<ConvolutionChoice>& choice = state_->choices[key];
-  choice = first_of(problem, {});
-  if (choice && is_16bit(problem.x_type)) choice = first_of(problem, choice);
-  return choice;
+  std::string why;
+  return state_->choices[key] = remembered(problem, key, why, [&] {
+           std::optional<ConvolutionChoice> choice = first_of(problem, {});
+           return choice && is_16bit(problem.x_type) ? first_of(problem, choice) : choice;
+         });
+}
+
+// The proposal with that name, not built; nullptr: none of the mode's has it.
+std::shared_ptr<ConvolutionLibrary::Plan> ConvolutionLibrary::find_plan(const ConvolutionProblem& problem,
+                                                                        const std::string& name, int mode) {
+  auto plan = std::make_shared<Plan>();
+  if (propose(plan->graph, problem, state_->handle, Sums::any, {kAllModes[size_t(mode)]}).is_bad())
+    return nullptr;
+  const int64_t count = plan->graph.get_execution_plan_count();
+  std::string found;
+  for (plan->index = 0; plan->index < count; ++plan->index)
+    if (plan->graph.get_plan_name_at_index(plan->index, found).is_good() && found == name) return plan;
+  return nullptr;
 }
 
 std::shared_ptr<ConvolutionLibrary::Plan> ConvolutionLibrary::try_plan(const ConvolutionProblem& problem,
@@ -376,19 +399,13 @@ std::shared_ptr<ConvolutionLibrary::Plan> ConvolutionLibrary::try_plan(const Con
     if (e.is_bad()) why = e.get_message();
     return e.is_bad();
   };
-  auto plan = std::make_shared<Plan>();
-  if (bad(propose(plan->graph, problem, state_->handle, Sums::any))) return nullptr;
   // Found by its name among the proposals: the frontend does not know all knobs, so an engine can't
-  // be made from them.
-  const int64_t count = plan->graph.get_execution_plan_count();
-  std::string name;
-  for (plan->index = 0; plan->index < count; ++plan->index)
-    if (plan->graph.get_plan_name_at_index(plan->index, name).is_good() && name == choice.name) break;
-  if (plan->index == count) {
-    why = "the library no longer proposes it";
-    return nullptr;
-  }
-  if (bad(plan->graph.build_plan_at_index(plan->index))) return nullptr;
+  // be made from them. Most are among those of the first mode, which saves asking in the others.
+  std::shared_ptr<Plan> plan;
+  why = "the library no longer proposes it";
+  for (size_t mode = 0; mode < kAllModes.size() && !plan; ++mode)
+    plan = find_plan(problem, choice.name, int(mode));
+  if (!plan || bad(plan->graph.build_plan_at_index(plan->index))) return nullptr;
   const int64_t room = plan->graph.get_workspace_size_plan_at_index(plan->index);
   if (room > choice.workspace) {
     why = fmt::format("it now needs {} bytes of workspace instead of {}", room, choice.workspace);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -66,6 +67,11 @@ class ConvolutionLibrary {
  private:
   struct State;
   struct Trial;
+  std::optional<ConvolutionChoice> remembered(const ConvolutionProblem& problem, const std::string& key,
+                                              std::string& why,
+                                              const std::function<std::optional<ConvolutionChoice>()>& find);
+  // `mode` is one of the library's ways to propose.
+  std::shared_ptr<Plan> find_plan(const ConvolutionProblem& problem, const std::string& name, int mode);
   std::shared_ptr<Plan> try_plan(const ConvolutionProblem& problem, const ConvolutionChoice& choice,
                                  std::string& why);
   std::optional<ConvolutionChoice> measure(const ConvolutionProblem& problem, std::string& why);
