@@ -9,6 +9,7 @@ import sys
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PRECISIONS = ["fp32", "tf32", "fp16", "bf16"]  # tf32: on a GPU alone
 
 
 def json_lines(command):

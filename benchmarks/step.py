@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import ROOT, export
+from common import PRECISIONS, ROOT, export
 
 PEER = ROOT / "benchmarks/peers/pytorch_step.py"
 
@@ -43,7 +43,7 @@ def main():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--size", type=int, default=224, help="height and width of the images, pixels")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--precision", default="fp32", choices=["fp32", "fp16", "bf16"])
+    parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
     parser.add_argument("--mode", default="eager,compile", help="of the peer on a GPU; on a CPU always eager")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3, help="how often the sides take turns")

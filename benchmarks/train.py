@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 
-from common import ROOT, export, json_lines, unpack
+from common import PRECISIONS, ROOT, export, json_lines, unpack
 
 PEER = ROOT / "benchmarks/peers/torchvision_train.py"
 PARTS = ["resident", "files", "packed", "cached", "eager", "compile"]
@@ -119,7 +119,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--size", type=int, default=224, help="height and width of the model's input, pixels")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--precision", default="fp32", choices=["fp32", "fp16", "bf16"])
+    parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="threads that load, a side")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads that compute on a CPU")
     parser.add_argument("--images", type=int, help="different pictures (all)")

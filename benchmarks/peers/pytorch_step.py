@@ -20,6 +20,8 @@ cuda = device.startswith("cuda")
 torch.manual_seed(0)
 torch.set_num_threads(threads)
 torch.backends.cudnn.benchmark = True
+# By default PyTorch runs FP32 convolutions in TF32 and FP32 products without.
+torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
 if name == "mlp":
     layers = [torch.nn.Linear(784, 512), torch.nn.Tanh(), torch.nn.Linear(512, 256), torch.nn.Tanh(),
               torch.nn.Linear(256, 10)]

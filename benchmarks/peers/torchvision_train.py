@@ -24,7 +24,7 @@ parser.add_argument("--size", type=int, default=224)
 parser.add_argument("--workers", type=int, default=16)
 parser.add_argument("--threads", type=int, default=16, help="that compute on a CPU")
 parser.add_argument("--device", default="cuda")
-parser.add_argument("--precision", choices=["fp32", "fp16", "bf16"], default="fp32")
+parser.add_argument("--precision", choices=["fp32", "tf32", "fp16", "bf16"], default="fp32")
 parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
 parser.add_argument("--warmup", type=int, default=40)
 parser.add_argument("--batches", type=int, default=60)
@@ -43,6 +43,7 @@ def make_loader(a):
 def make_step(a, classes):
     """A function of a batch that trains with it; on a GPU it doesn't wait for the result."""
     cuda = a.device != "cpu"
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = a.precision == "tf32"
     keywords = {"aux_logits": False} if a.model in ("googlenet", "inception_v3") else {}
     model = getattr(torchvision.models, a.model)(weights=None, num_classes=classes, **keywords)
     model = model.train().to(a.device).to(memory_format=torch.channels_last)
