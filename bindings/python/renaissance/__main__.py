@@ -157,7 +157,7 @@ def make_parser():
     golden.set_defaults(run=run_golden, needs=('torch', 'onnx', 'safetensors'))
 
     peer = commands.add_parser(
-        'autocast', help="record PyTorch's own error in 16 bits for `renaissance verify --peer`", epilog=AUTOCAST_EXAMPLES,
+        'autocast', help="record PyTorch's own error in 16 bits or TF32 for `renaissance verify --peer`", epilog=AUTOCAST_EXAMPLES,
         description="Record how far PyTorch itself, under autocast, is from a golden file: the batches are replayed\n"
         'from the ONNX file with FP32 masters, and max|autocast - golden| of each tensor is written as JSON.\n'
         'Rounding decides which values cross the kink of a ReLU, so that one replay is one draw.',
@@ -166,12 +166,13 @@ def make_parser():
     peer.add_argument('golden', nargs='?', metavar='GOLDEN.safetensors', help='file of `golden`')
     peer.add_argument('--cases', metavar='FOLDER', help='instead: every CASE.onnx with CASE.golden.safetensors there '
                       'that trains. Goes on after a case that fails, and exits with 1 then')
-    peer.add_argument('--precision', choices=['fp16', 'bf16'], required=True, help='type that autocast computes in')
+    peer.add_argument('--precision', choices=['fp16', 'bf16', 'tf32'], required=True,
+                      help='type that autocast computes in; tf32: no autocast, FP32 tensors, on CUDA devices alone')
     peer.add_argument('--device', type=torch_device, default='cpu', metavar='DEVICE',
                       help='cpu, cuda or cuda:N, where PyTorch computes (default: cpu)')
     peer.add_argument('--replays', type=whole(1), default=1, metavar='N',
                       help='at least 1; those after the first begin with weights disturbed by half a unit in the last '
-                      'place of 16 bits, and the largest error of each tensor counts (default: 1)')
+                      'place of that precision, and the largest error of each tensor counts (default: 1)')
     peer.add_argument('--out', required=True, metavar='PEER.json',
                       help='file to write; with --cases the folder for CASE.peer.json, made if need be')
     peer.add_argument('--traceback', action='store_true', help='show where in Python an error comes from')

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures PyTorch's own error in 16 bits: the peer file of `renaissance verify --peer`.
+"""Measures PyTorch's own error in 16 bits or TF32: the peer file of `renaissance verify --peer`.
 
 The batches of a golden file are replayed with its recipe from the ONNX file: FP32
-master weights, forward and loss under torch.autocast, a static loss scale in FP16.
+master weights, forward and loss under torch.autocast, a static loss scale in FP16;
+in TF32 everything in FP32, convolutions and products by TF32 (on GPUs alone).
 What is recorded is, for each tensor of the golden file, max|autocast - golden|.
 
 Rounding to 16 bits moves values across the kinks of ReLU and to other maxima of a
 pooling window, which switches whole gradients on and off. Which values those are is
 chance, so that one replay is one draw. Further replays begin with weights disturbed
-by at most half a unit in their last place in 16 bits; the largest error of each
+by at most half a unit in their last place in that precision; the largest error of each
 tensor over all replays is recorded, and how many there were.
 """
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import math
@@ -27,8 +29,8 @@ from .exporter import load_model
 from .recorder import STEPS, GraphRun, disturb_weights, infer, replace_file, train
 
 FORMAT = 'renaissance-peer-1'
-# torch's type, and half a unit in the last place of it as a share of the largest value with that unit
-TYPES = {'fp16': (torch.float16, 2.0**-12), 'bf16': (torch.bfloat16, 2.0**-9)}
+# autocast's type, and half a unit in the last place of it as a share of the largest value with that unit
+TYPES = {'fp16': (torch.float16, 2.0**-12), 'bf16': (torch.bfloat16, 2.0**-9), 'tf32': (None, 2.0**-12)}
 LOSS_SCALES = (1024.0, 32.0, 1.0)  # those of `renaissance verify`: the next one when a gradient overflows
 GOLDEN = '.golden.safetensors'
 
@@ -48,14 +50,15 @@ class PeerReport:
 
 
 class AutocastRun(GraphRun):
-    """The ONNX file with FP32 masters, computed as autocast chooses; its outputs in FP32, as for the loss."""
+    """The ONNX file with FP32 masters, computed as autocast chooses; its outputs in FP32, as for the loss.
+    Without a type: all in FP32."""
 
     def __init__(self, model, trainable, type_, device):
         super().__init__(model, trainable, torch.float32, device)
         self.type = type_
 
     def forward(self, feeds, training):
-        with torch.autocast(torch.device(self.device).type, dtype=self.type):
+        with torch.autocast(torch.device(self.device).type, dtype=self.type, enabled=self.type is not None):
             outputs = super().forward(feeds, training)
         return {name: t.float() for name, t in outputs.items()}
 
@@ -120,20 +123,35 @@ def device_name(device):
         return platform.processor() or platform.machine() or 'cpu'
 
 
+@contextlib.contextmanager
+def tf32_allowed(allowed):
+    """Whether CUDA's convolutions and products of FP32 tensors are computed in TF32."""
+    settings = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    before = [s.allow_tf32 for s in settings]
+    try:
+        for s in settings:
+            s.allow_tf32 = allowed
+        yield
+    finally:
+        for s, value in zip(settings, before):
+            s.allow_tf32 = value
+
+
 def replay(model, golden, precision, device, seed=None):
     """The golden's results under autocast, on the CPU in float64; with a seed, of disturbed weights."""
     type_, half_unit = TYPES[precision]
-    for scale in LOSS_SCALES:
+    for scale in LOSS_SCALES if type_ is not None else (1.0,):
         run = AutocastRun(model, golden.trainable, type_, device)
         before = {name: p.detach().clone() for name, p in run.parameters.items()}
         if seed is not None:
             disturb_weights(run, torch.Generator().manual_seed(seed), half_unit)
         disturbance = {name: p.detach().double().cpu() - before[name].double().cpu()
                        for name, p in run.parameters.items()}
-        if golden.recipe is None:
-            results = infer(run, {name: t.to(device, run.dtype) for name, t in golden.batches[0][0].items()})
-        else:
-            results = train(run, golden.batches, golden.recipe, loss_scale=scale)
+        with tf32_allowed(precision == 'tf32'):
+            if golden.recipe is None:
+                results = infer(run, {name: t.to(device, run.dtype) for name, t in golden.batches[0][0].items()})
+            else:
+                results = train(run, golden.batches, golden.recipe, loss_scale=scale)
         if results is None:
             continue
         results = {key: t.double().cpu() for key, t in results.items()}
@@ -170,18 +188,20 @@ def shares_of(golden, errors):
 def record_peer(model_path, golden_path, path, *, precision, device='cpu', replays=1):
     """Writes PyTorch's error under autocast against the golden file to `path` (JSON). Returns a PeerReport.
 
-    precision  'fp16' or 'bf16'.
+    precision  'fp16', 'bf16' or, on a CUDA device, 'tf32'.
     device     'cpu' or 'cuda' (or 'cuda:1'): where PyTorch computes. Its kernels differ, so take the
                device that the engine is verified on.
     replays    at least 1: the first with the weights as they are, further ones with weights disturbed by
-               half a unit in the last place of 16 bits (relative 2^-12 in fp16, 2^-9 in bf16). The largest
+               half a unit in the last place of the precision (relative 2^-12 in fp16 and tf32, 2^-9 in bf16). The largest
                error of each tensor counts. One replay is one draw of what rounding does.
 
     Nothing is written when the model has an operator that the interpreter doesn't know
     (NotImplementedError), the files don't fit, or all loss scales overflow (ValueError).
     """
     if precision not in TYPES:
-        raise ValueError(f"precision is 'fp16' or 'bf16', not {precision!r}")
+        raise ValueError(f"precision is 'fp16', 'bf16' or 'tf32', not {precision!r}")
+    if precision == 'tf32' and torch.device(device).type != 'cuda':
+        raise ValueError(f'only CUDA devices compute in tf32, not {device}; take --device cuda')
     if replays < 1:
         raise ValueError(f'replays is {replays}, not at least 1')
     model, golden = load_model(model_path), read_golden(golden_path)

@@ -159,9 +159,19 @@ class AutocastTest(unittest.TestCase):
         shutil.copy(self.model, self.path('g'))
         with self.assertRaisesRegex(ValueError, 'no safetensors file'):
             renaissance.record_peer(self.model, self.path('g'), self.path('peer'), precision='fp16')
-        for options in (dict(precision='fp32'), dict(precision='fp16', replays=0)):
+        for options in (dict(precision='fp32'), dict(precision='tf32'), dict(precision='fp16', replays=0)):
             with self.assertRaises(ValueError):
                 renaissance.record_peer(self.model, self.golden, self.path('peer'), **options)
+
+
+    def test_tf32_is_allowed_just_for_its_replays(self):
+        settings = (torch.backends.cudnn, torch.backends.cuda.matmul)
+        before = [s.allow_tf32 for s in settings]
+        for allowed in (True, False):
+            with self.assertRaises(ZeroDivisionError), autocast.tf32_allowed(allowed):
+                self.assertEqual([s.allow_tf32 for s in settings], [allowed, allowed])
+                1 / 0
+            self.assertEqual([s.allow_tf32 for s in settings], before)
 
 
 class ProgramTest(unittest.TestCase):
