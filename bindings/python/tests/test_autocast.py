@@ -163,7 +163,6 @@ class AutocastTest(unittest.TestCase):
             with self.assertRaises(ValueError):
                 renaissance.record_peer(self.model, self.golden, self.path('peer'), **options)
 
-
     def test_tf32_is_allowed_just_for_its_replays(self):
         settings = (torch.backends.cudnn, torch.backends.cuda.matmul)
         before = [s.allow_tf32 for s in settings]
