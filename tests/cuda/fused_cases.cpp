@@ -148,28 +148,129 @@ void add_from_sums_case(std::vector<CudaCase>& cases, DType type, const Shape& s
 
 // Both branches' gradients behind a residual sum: two results of one gradient and thirteen operands.
 void add_two_gradients_case(std::vector<CudaCase>& cases, DType type, const Shape& s) {
-  cases.push_back({fmt::format("pointwise of two gradients {} {}", name_of(type), to_string(s)),
+  cases.push_back(
+      {fmt::format("pointwise of two gradients {} {}", name_of(type), to_string(s)),
+       [=](Case& c) {
+         ExpressionBuilder e;
+         std::vector<TensorId> operands{c.input("g", s, type, 1)};
+         std::vector<Value> results;
+         for (const uint64_t branch : {0, 1}) {
+           const int first = int(operands.size());
+           operands.push_back(c.input("x", s, type, 2 + branch));
+           for (const char* name : {"mean", "inverse", "sum", "dot", "scale"})
+             operands.push_back(c.input(name, {1, 1, 1, s.c}, DType::f32, 10 * branch + operands.size()));
+           const auto in = [&](int k) { return e.input(first + k); };
+           const Value normalised = e.mul(e.sub(in(0), in(1)), in(2));
+           const Value centred = e.sub(e.sub(e.input(0), in(3)), e.mul(normalised, in(4)));
+           results.push_back(e.mul(e.mul(centred, in(2)), in(5)));
+         }
+         const int count = int(operands.size());
+         c.add(
+             Op::pointwise, operands,
+             std::make_shared<PointwiseAttributes>(e.finish(results, count), std::vector<DType>{type, type}));
+       },
+       4, type});
+}
+
+Shape small_grid(const Shape& s, const Spread& by) {
+  return {s.n, (s.h + by.h - 1) / by.h, (s.w + by.w - 1) / by.w, s.c};
+}
+
+// A gradient on a small grid, g = spread(a) + b where y > 0, and g * (y - mean).
+struct SpreadGradient {
+  SpreadGradient(Case& c, DType type, const Shape& s, const Spread& by, DType small) : by_(by) {
+    const Value y = e.input(2);
+    g = e.select(e.less(e.constant(0), y), e.add(e.input(0), e.input(1)), e.constant(0));
+    dot = e.mul(g, e.sub(y, e.input(3)));
+    operands = {c.input("a", small_grid(s, by), small, 1), c.input("b", s, type, 2), c.input("y", s, type, 3),
+                c.input("mean", {1, 1, 1, s.c}, DType::f32, 4)};
+  }
+  template <typename T>
+  std::shared_ptr<T> spread(T attributes) const {
+    attributes.spreads = {by_, {}, {}, {}};
+    return std::make_shared<T>(std::move(attributes));
+  }
+  ExpressionBuilder e;
+  Value g, dot;
+  std::vector<TensorId> operands;
+
+ private:
+  Spread by_;
+};
+
+// Summed by channels and stored, and summed by pixel.
+void add_spread_sums_case(std::vector<CudaCase>& cases, DType type, const Shape& s, const Spread& by,
+                          DType small) {
+  cases.push_back({fmt::format("spread reduce {} {} by {}x{} of {}", name_of(type), to_string(s), by.h, by.w,
+                               name_of(small)),
                    [=](Case& c) {
-                     ExpressionBuilder e;
-                     std::vector<TensorId> operands{c.input("g", s, type, 1)};
-                     std::vector<Value> results;
-                     for (const uint64_t branch : {0, 1}) {
-                       const int first = int(operands.size());
-                       operands.push_back(c.input("x", s, type, 2 + branch));
-                       for (const char* name : {"mean", "inverse", "sum", "dot", "scale"})
-                         operands.push_back(
-                             c.input(name, {1, 1, 1, s.c}, DType::f32, 10 * branch + operands.size()));
-                       const auto in = [&](int k) { return e.input(first + k); };
-                       const Value normalised = e.mul(e.sub(in(0), in(1)), in(2));
-                       const Value centred = e.sub(e.sub(e.input(0), in(3)), e.mul(normalised, in(4)));
-                       results.push_back(e.mul(e.mul(centred, in(2)), in(5)));
-                     }
-                     const int count = int(operands.size());
-                     c.add(Op::pointwise, operands,
-                           std::make_shared<PointwiseAttributes>(e.finish(results, count),
-                                                                 std::vector<DType>{type, type}));
+                     SpreadGradient t(c, type, s, by, small);
+                     c.add(Op::reduce, t.operands,
+                           t.spread(ReduceAttributes(t.e.finish({t.g, t.dot, t.g}, 4), ReduceKind::sum, false,
+                                                     false, false, true, {type})));
+                     c.add(Op::reduce, t.operands,
+                           t.spread(ReduceAttributes(t.e.finish({t.g, t.dot}, 4), ReduceKind::sum, true, true,
+                                                     true, false)));
                    },
-                   4, type});
+                   std::max(s.pixels(), s.c), type});
+}
+
+void add_spread_pointwise_case(std::vector<CudaCase>& cases, DType type, const Shape& s, const Spread& by,
+                               DType small) {
+  cases.push_back(
+      {fmt::format("spread pointwise {} {} by {}x{} of {}", name_of(type), to_string(s), by.h, by.w,
+                   name_of(small)),
+       [=](Case& c) {
+         SpreadGradient t(c, type, s, by, small);
+         c.add(Op::pointwise, t.operands,
+               t.spread(PointwiseAttributes(t.e.finish({t.g, t.dot}, 4), {type, DType::f32})));
+         // Two grids, and nothing by channels.
+         const Spread turned{by.w, by.h};
+         ExpressionBuilder e;
+         auto two = std::make_shared<PointwiseAttributes>(
+             e.finish({e.add(e.sub(e.input(0), e.input(1)), e.input(2))}, 3), std::vector<DType>{type});
+         two->spreads = {by, {}, turned};
+         c.add(Op::pointwise,
+               {t.operands[0], t.operands[1], c.input("turned", small_grid(s, turned), type, 5)}, two);
+       },
+       4, type});
+}
+
+void add_spread_cases(std::vector<CudaCase>& cases, DType type) {
+  const DType other = type == DType::f32 ? DType::f16 : DType::f32;
+  struct Geometry {
+    Shape s;
+    Spread by;
+    DType small;
+  };
+  for (const Geometry& g : {Geometry{{8, 40, 40, 16}, {2, 2}, type},
+                            {{3, 7, 9, 24}, {2, 2}, type},
+                            {{4, 14, 14, 256}, {2, 2}, type},
+                            {{1, 5, 6, 8}, {2, 2}, type},
+                            {{2, 5, 7, 7}, {2, 2}, type},
+                            {{2, 6, 5, 1}, {2, 2}, type},
+                            {{3, 7, 8, 40}, {1, 3}, other},
+                            {{3, 7, 1, 16}, {3, 2}, type}}) {
+    add_spread_sums_case(cases, type, g.s, g.by, g.small);
+    add_spread_pointwise_case(cases, type, g.s, g.by, g.small);
+  }
+}
+
+// The gradient of a strided convolution of one pixel as training computes it: on the small grid.
+void add_compact_gradient_case(std::vector<CudaCase>& cases, DType type, const Shape& dy, int64_t channels) {
+  cases.push_back(
+      {fmt::format("conv gradient without gaps {} {}", name_of(type), to_string(dy)),
+       [=](Case& c) {
+         const TensorId y = c.input("dy", dy, type, 1), w = c.input("w", {dy.c, 1, 1, channels}, type, 2);
+         const TensorId dx = c.add(Op::conv_backward_data, {y, w}, std::make_shared<ConvAttributes>())[0];
+         ExpressionBuilder e;
+         auto a = std::make_shared<PointwiseAttributes>(e.finish({e.add(e.input(0), e.input(1))}, 2),
+                                                        std::vector<DType>{type});
+         a->spreads = {{2, 2}, {}};
+         const Shape full{dy.n, 2 * dy.h - 1, 2 * dy.w, channels};
+         c.add(Op::pointwise, {dx, c.input("b", full, type, 3)}, a);
+       },
+       dy.c, type});
 }
 
 void add_padded_load_case(std::vector<CudaCase>& cases, DType type, DType from) {
@@ -202,6 +303,9 @@ void add_fused_cases(std::vector<CudaCase>& cases, DType type) {
   for (const Shape& s :
        {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{128, 1, 1, 520}, Shape{2, 60, 60, 72}})
     add_stored_case(cases, type, s);
+  add_spread_cases(cases, type);
+  add_compact_gradient_case(cases, type, {4, 7, 7, 64}, 128);
+  add_compact_gradient_case(cases, type, {2, 4, 3, 24}, 40);
   if (type == DType::f32) return;
   for (const Shape& s : {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{2, 3, 3, 8}, Shape{64, 14, 14, 256}})
     add_mask_case(cases, type, s);

@@ -109,6 +109,26 @@ INSTANTIATE_TEST_SUITE_P(All, Convolution,
                                   name_of(std::get<1>(info.param));
                          });
 
+// Without x its gradient has the smallest image that gives dy: the same values, fewer zeros behind.
+TEST(ConvolutionInfer, WithoutAnInputTheGradientIsTheSmallest) {
+  Case c;
+  auto a = std::make_shared<ConvAttributes>(attributes(2, 0));
+  a->pad_top = a->pad_left = 1;
+  const TensorId dy = c.input("dy", {2, 3, 2, 8}, DType::f16, 1),
+                 w = c.input("w", {8, 3, 3, 4}, DType::f16, 2);
+  const TensorId dx = c.add(Op::conv_backward_data, {dy, w}, a)[0];
+  EXPECT_EQ(c.graph.at(dx).type(), (TensorType{{2, 6, 4, 4}, DType::f16}));
+  const TensorId x = c.input("x", {2, 6, 4, 4}, DType::f16, 3);
+  const TensorId same = c.add(Op::conv_backward_data, {dy, w, x}, a)[0];
+  const auto wanted = c.run_reference(), found = c.run_cpu();
+  EXPECT_EQ(wanted.at(dx), wanted.at(same));
+  EXPECT_EQ(found.at(dx), found.at(same));
+
+  const TensorId one = c.input("one", {2, 1, 1, 8}, DType::f16, 1);
+  const TensorId pixel = c.input("pixel", {8, 1, 1, 4}, DType::f16, 2);
+  EXPECT_THROW(c.add(Op::conv_backward_data, {one, pixel}, a), Error);  // nothing but padding
+}
+
 void expect_refused(const ConvAttributes& a, Shape x, Shape w, const std::string& text) {
   Case c;
   const TensorId xi = c.input("x", x, DType::f32, 1), wi = c.input("w", w, DType::f32, 2);

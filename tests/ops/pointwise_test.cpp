@@ -245,6 +245,69 @@ TEST(PointwiseInfer, SaysWhatDoesNotFit) {
   refused({x, z}, dropout(false), "random state");
 }
 
+// x0 + 2 * x1, of which x1 is spread.
+std::shared_ptr<PointwiseAttributes> spread_sum(Spread by) {
+  ExpressionBuilder e;
+  const Value sum = e.add(e.input(0), e.mul(e.constant(2), e.input(1)));
+  auto attributes = std::make_shared<PointwiseAttributes>(e.finish({sum}, 2));
+  attributes->spreads = {{}, by};
+  return attributes;
+}
+
+TEST(PointwiseSpread, IsZeroBetweenItsPixels) {
+  const struct {
+    Spread by;
+    Shape small;
+  } cases[] = {
+      {{2, 2}, {2, 4, 3, 3}}, {{3, 1}, {2, 3, 5, 3}}, {{1, 4}, {2, 7, 2, 3}}, {{9, 9}, {2, 1, 1, 3}}};
+  for (const auto& [by, small] : cases) {
+    Case c;
+    const Shape full{2, 7, 5, 3};
+    const TensorId x = c.input("x", full, DType::f32, 1), s = c.input("s", small, DType::f32, 2);
+    const TensorId y = c.add(Op::pointwise, {x, s}, spread_sum(by))[0];
+    ASSERT_EQ(c.graph.at(y).shape, full);
+    const auto values = c.run_reference();
+    Values wanted = values.at(x);
+    for (int64_t n = 0; n < small.n; ++n)
+      for (int64_t h = 0; h < small.h; ++h)
+        for (int64_t w = 0; w < small.w; ++w)
+          for (int64_t k = 0; k < small.c; ++k)
+            wanted[size_t(((n * full.h + h * by.h) * full.w + w * by.w) * full.c + k)] +=
+                2 * values.at(s)[size_t(((n * small.h + h) * small.w + w) * small.c + k)];
+    EXPECT_EQ(values.at(y), wanted);
+  }
+}
+
+TEST(PointwiseSpread, SaysWhatDoesNotFit) {
+  Case c;
+  const TensorId x = c.input("x", {2, 7, 5, 3}, DType::f32, 1);
+  const auto refused = [&](Shape small, Spread by, const char* text) {
+    try {
+      c.add(Op::pointwise, {x, c.input("s", small, DType::f32, 2)}, spread_sum(by));
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  refused({2, 3, 3, 3}, {2, 2}, "[2,3,3,3] where [2,4,3,3] is needed");
+  refused({1, 4, 3, 3}, {2, 2}, "[1,4,3,3] where [2,4,3,3] is needed");
+  refused({2, 4, 3, 1}, {2, 2}, "[2,4,3,1] where [2,4,3,3] is needed");
+  refused({2, 7, 5, 3}, {0, 2}, "at least 1");
+}
+
+TEST(PointwiseSpread, HasNoKernelOnCpus) {
+  Case c;
+  const TensorId x = c.input("x", {2, 4, 4, 8}, DType::f32, 1), s = c.input("s", {2, 2, 2, 8}, DType::f32, 2);
+  c.add(Op::pointwise, {x, s}, spread_sum({2, 2}));
+  try {
+    c.run_cpu();
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), StatusCode::unsupported);
+    EXPECT_NE(std::string(error.what()).find("spreads operands"), std::string::npos) << error.what();
+  }
+}
+
 // ---- Gradients -------------------------------------------------------------------------------------
 
 class PointwiseGradient : public testing::TestWithParam<Shapes> {};

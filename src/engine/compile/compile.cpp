@@ -31,6 +31,7 @@ constexpr Pass kPasses[] = {
     {"recompute", recompute},
     {"sum_in_convolutions", sum_in_convolutions},
     {"statistics_from_sums", statistics_from_sums},
+    {"spread_gradients", spread_gradients},
     {"update", update},
 };
 
@@ -57,6 +58,7 @@ TargetSpec target_of(DeviceKind kind) {
   target.stores_in_reductions = true;
   target.sums_in_convolutions = true;
   target.packs_masks = true;
+  target.spreads_operands = true;
   target.heavy_prim_bytes = 2;  // an exp costs about the time in which memory moves two bytes (sm_90)
   return target;
 }

@@ -9,7 +9,7 @@ namespace ren {
 // What librenaissance_cuda.so and its opener must agree on: both are compiled from the same
 // headers. The number changes with them, so a module of another build is refused by name
 // instead of misread. Raise kModuleRevision when meaning changes and layout doesn't.
-constexpr int kModuleRevision = 1;
+constexpr int kModuleRevision = 2;
 constexpr int module_abi() {
   uint64_t hash = kModuleRevision;
   for (const uint64_t fact :

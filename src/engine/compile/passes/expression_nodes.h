@@ -16,8 +16,7 @@ constexpr size_t kMostOperands = 12;
 inline bool takes_expression(const Node& node) { return node.op == Op::pointwise || node.op == Op::reduce; }
 
 inline const Expression& expression_of(const Node& node) {
-  return node.op == Op::pointwise ? node.as<PointwiseAttributes>().expression
-                                  : node.as<ReduceAttributes>().expression;
+  return node.as<ExpressionAttributes>().expression;
 }
 
 // The operands of the expression, without the random state behind them.

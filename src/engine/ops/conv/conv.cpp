@@ -37,6 +37,19 @@ Shape output_shape(const ConvAttributes& a, const Shape& x, const Shape& w) {
           output_extent("width", x.w, w.w, a.pad_left, a.pad_right, a.stride_w, a.dilation_w), w.n};
 }
 
+// The smallest x of which the convolution makes y.
+Shape smallest_input(const ConvAttributes& a, const Shape& y, const Shape& w) {
+  const auto extent = [](int64_t size, int64_t kernel, int64_t padding, int64_t stride, int64_t dilation) {
+    return (size - 1) * stride + (kernel - 1) * dilation + 1 - padding;
+  };
+  const Shape x{y.n, extent(y.h, w.h, a.pad_top + a.pad_bottom, a.stride_h, a.dilation_h),
+                extent(y.w, w.w, a.pad_left + a.pad_right, a.stride_w, a.dilation_w),
+                w.c * a.groups + a.padding_channels};
+  if (x.h < 1 || x.w < 1)
+    fail(StatusCode::invalid_model, "an output of {} takes no more than padding", to_string(y));
+  return x;
+}
+
 std::vector<TensorType> infer_forward(const Node& node, std::span<const TensorType> inputs) {
   check_arity(node, inputs, 2, 3);
   check_float("the input", inputs[0]);
@@ -52,12 +65,15 @@ std::vector<TensorType> infer_forward(const Node& node, std::span<const TensorTy
 }
 
 std::vector<TensorType> infer_backward_data(const Node& node, std::span<const TensorType> inputs) {
-  check_arity(node, inputs, 3, 3);
+  check_arity(node, inputs, 2, 3);
   check_float("the output gradient", inputs[0]);
   check_float("the weight", inputs[1]);
-  check_same_shape("the output gradient", inputs[0].shape,
-                   output_shape(node.as<ConvAttributes>(), inputs[2].shape, inputs[1].shape));
-  return {{inputs[2].shape, inputs[2].dtype}};
+  const auto& a = node.as<ConvAttributes>();
+  const TensorType x = has_input(node, 2)
+                           ? inputs[2]
+                           : TensorType{smallest_input(a, inputs[0].shape, inputs[1].shape), inputs[0].dtype};
+  check_same_shape("the output gradient", inputs[0].shape, output_shape(a, x.shape, inputs[1].shape));
+  return {x};
 }
 
 std::vector<TensorType> infer_backward_weights(const Node& node, std::span<const TensorType> inputs) {

@@ -10,7 +10,7 @@ namespace ren {
 // 2-D convolution, NHWC images and KRSC weights.
 // conv:                  x [N,H,W,C], w [K,R,S,C/groups], bias [1,1,1,K] or absent -> y [N,P,Q,K]
 //                        with `sums` two more outputs [1,1,1,K] in FP32
-// conv_backward_data:    dy, w, x (for its shape only)                             -> dx
+// conv_backward_data:    dy, w, x (for its shape only; absent: the smallest that gives dy's) -> dx
 // conv_backward_weights: x, dy, w (for its shape only)                             -> dw (FP32)
 // The last `padding_channels` of x are multiplied by nothing: they are there for alignment.
 // The gradient of the bias is a `reduce` of dy.

@@ -141,19 +141,44 @@ Shape broadcast_shape(const Graph& graph, std::span<const TensorId> operands) {
   return broadcast_shapes(shapes);
 }
 
-Shape infer_operands(const Node& node, const Expression& expression, std::span<const TensorType> inputs) {
+std::string ExpressionAttributes::spread_text() const {
+  std::string text;
+  for (size_t i = 0; i < spreads.size(); ++i)
+    if (spreads[i].any()) text += fmt::format("spread x{} by {}x{}: ", i, spreads[i].h, spreads[i].w);
+  return text;
+}
+
+Shape full_shape(std::span<const Shape> operands, const ExpressionAttributes& attributes) {
+  std::vector<Shape> shapes(operands.begin(), operands.end());
+  for (size_t i = 0; i < shapes.size(); ++i)
+    if (attributes.spread(i).any()) shapes[i].h = shapes[i].w = 1;
+  const Shape full = broadcast_shapes(shapes);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const Spread by = attributes.spread(i);
+    if (!by.any()) continue;
+    if (by.h < 1 || by.w < 1)
+      fail(StatusCode::invalid_model, "an operand is spread by {}x{}; at least 1 is needed", by.h, by.w);
+    check_same_shape("a spread operand", operands[i],
+                     {full.n, (full.h + by.h - 1) / by.h, (full.w + by.w - 1) / by.w, full.c});
+  }
+  return full;
+}
+
+Shape infer_operands(const Node& node, std::span<const TensorType> inputs) {
+  const auto& attributes = node.as<ExpressionAttributes>();
+  const Expression& expression = attributes.expression;
   const size_t count = size_t(expression.inputs), random = expression.uses_random() ? 1 : 0;
   check_arity(node, inputs, count + random, count + random);
   if (expression.outputs.empty()) fail(StatusCode::invalid_model, "the expression has no output");
   std::vector<Shape> shapes;
   for (size_t i = 0; i < count; ++i) {
-    if (inputs[i].dtype != DType::b1) check_float("an operand", inputs[i]);
+    if (inputs[i].dtype != DType::b1 || attributes.spread(i).any()) check_float("an operand", inputs[i]);
     shapes.push_back(inputs[i].shape);
   }
   if (random && (inputs[count].dtype != DType::i32 || inputs[count].shape != Shape{1, 1, 1, 4}))
     fail(StatusCode::invalid_model, "the random state has type {} and shape {}; i32 [1,1,1,4] is needed",
          name_of(inputs[count].dtype), to_string(inputs[count].shape));
-  return broadcast_shapes(shapes);
+  return full_shape(shapes, attributes);
 }
 
 void emit_operand_gradients(GradientContext& context, const Expression& derivative,
@@ -162,7 +187,10 @@ void emit_operand_gradients(GradientContext& context, const Expression& derivati
   OperandGradients(context, derivative, wanted, operands, full, random_state).emit_all();
 }
 
-void refuse_masks(const Graph& graph, const Node& node) {
+void refuse_forms_of_gpus(const Graph& graph, const Node& node) {
+  if (!node.as<ExpressionAttributes>().spreads.empty())
+    fail(StatusCode::unsupported, "{} '{}' spreads operands, for which there is no kernel on CPUs",
+         name_of(node.op), node.name);
   for (const auto* ids : {&node.inputs, &node.outputs})
     for (const TensorId id : *ids)
       if (id != kNoTensor && graph.at(id).dtype == DType::b1)

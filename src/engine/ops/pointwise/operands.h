@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/ops/op.h"
-#include "engine/pointwise/expression.h"
+#include "engine/ops/pointwise/expression_attributes.h"
 
 namespace ren {
 
@@ -16,14 +16,17 @@ namespace ren {
 
 Shape broadcast_shapes(std::span<const Shape> shapes);  // throws invalid_model when they don't fit
 
-// The broadcast shape of a node's operands. Checks their number and types, and that the random
-// state follows them just when the expression draws numbers.
-Shape infer_operands(const Node& node, const Expression& expression, std::span<const TensorType> inputs);
+// The same where some operands are spread. They give no extent of H and W: others must.
+Shape full_shape(std::span<const Shape> operands, const ExpressionAttributes& attributes);
 
-// Calls body(n, h, w, c, values of the expression's outputs) for every element of the broadcast
-// shape, in order.
+// The full shape of a node's operands. Checks their number and types, and that the random state
+// follows them just when the expression draws numbers.
+Shape infer_operands(const Node& node, std::span<const TensorType> inputs);
+
+// Calls body(n, h, w, c, values of the expression's outputs) for every element of the full shape,
+// in order.
 template <typename Body>
-void for_each_element(const ReferenceCall& call, const Expression& expression, Body body);
+void for_each_element(const ReferenceCall& call, Body body);
 
 // Emits the nodes for the gradients of several operands at once: outputs[i] of `derivative`, an
 // expression over `operands`, is the gradient of the context's input wanted[i] at one element of
@@ -42,11 +45,13 @@ inline RandomPoint random_point(const std::vector<double>& state) {
 }
 
 template <typename Body>
-void for_each_element(const ReferenceCall& call, const Expression& expression, Body body) {
+void for_each_element(const ReferenceCall& call, Body body) {
+  const auto& attributes = call.node.as<ExpressionAttributes>();
+  const Expression& expression = attributes.expression;
   const size_t count = size_t(expression.inputs);
   std::vector<Shape> shapes;
   for (size_t i = 0; i < count; ++i) shapes.push_back(call.input_shape(i));
-  const Shape full = broadcast_shapes(shapes);
+  const Shape full = full_shape(shapes, attributes);
   const RandomPoint state = expression.uses_random() ? random_point(*call.inputs.at(count)) : RandomPoint{};
   std::vector<double> inputs(count), outputs(expression.outputs.size());
   for (int64_t n = 0; n < full.n; ++n)
@@ -55,8 +60,11 @@ void for_each_element(const ReferenceCall& call, const Expression& expression, B
         for (int64_t c = 0; c < full.c; ++c) {
           for (size_t i = 0; i < count; ++i) {
             const Shape& s = shapes[i];  // a dimension of 1 repeats: index modulo extent
-            inputs[i] =
-                (*call.inputs[i])[size_t((((n % s.n) * s.h + h % s.h) * s.w + w % s.w) * s.c + c % s.c)];
+            const Spread by = attributes.spread(i);
+            const int64_t y = h / by.h % s.h, x = w / by.w % s.w;
+            inputs[i] = h % by.h != 0 || w % by.w != 0
+                            ? 0.0
+                            : (*call.inputs[i])[size_t((((n % s.n) * s.h + y) * s.w + x) * s.c + c % s.c)];
           }
           RandomPoint point = state;
           point.sample += uint64_t(n);
@@ -66,7 +74,8 @@ void for_each_element(const ReferenceCall& call, const Expression& expression, B
         }
 }
 
-// Throws unsupported when the node reads or writes bits (b1), for which CPUs have no kernels.
-void refuse_masks(const Graph& graph, const Node& node);
+// Throws unsupported when the node reads or writes bits (b1) or reads an operand spread, for which CPUs have
+// no kernels.
+void refuse_forms_of_gpus(const Graph& graph, const Node& node);
 
 }  // namespace ren

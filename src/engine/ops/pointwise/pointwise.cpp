@@ -11,7 +11,7 @@ namespace {
 
 std::vector<TensorType> infer(const Node& node, std::span<const TensorType> inputs) {
   const auto& attributes = node.as<PointwiseAttributes>();
-  const Shape full = infer_operands(node, attributes.expression, inputs);
+  const Shape full = infer_operands(node, inputs);
   const size_t outputs = attributes.expression.outputs.size();
   if (!attributes.types.empty() && attributes.types.size() != outputs)
     fail(StatusCode::invalid_model, "{} output types for {} outputs", attributes.types.size(), outputs);
@@ -25,12 +25,11 @@ std::vector<TensorType> infer(const Node& node, std::span<const TensorType> inpu
 
 void reference(const ReferenceCall& call) {
   size_t element = 0;
-  for_each_element(call, call.node.as<PointwiseAttributes>().expression,
-                   [&](int64_t, int64_t, int64_t, int64_t, const std::vector<double>& values) {
-                     for (size_t k = 0; k < values.size(); ++k)
-                       if (call.outputs[k]) (*call.outputs[k])[element] = values[k];
-                     ++element;
-                   });
+  for_each_element(call, [&](int64_t, int64_t, int64_t, int64_t, const std::vector<double>& values) {
+    for (size_t k = 0; k < values.size(); ++k)
+      if (call.outputs[k]) (*call.outputs[k])[element] = values[k];
+    ++element;
+  });
 }
 
 // d operand = the derivative over operands, outputs and the outputs' gradients; outputs that
@@ -38,6 +37,8 @@ void reference(const ReferenceCall& call) {
 void gradient(GradientContext& context) {
   const Node& node = context.node();
   const Expression& whole = node.as<PointwiseAttributes>().expression;
+  require(node.as<PointwiseAttributes>().spreads.empty(), "{}: only passes after autodiff spread operands",
+          node.name);
   std::vector<int> flowing, wanted;
   std::vector<TensorId> operands(node.inputs.begin(), node.inputs.begin() + whole.inputs), gradients;
   const Shape full = broadcast_shape(context.graph(), operands);

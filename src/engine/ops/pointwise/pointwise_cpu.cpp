@@ -102,7 +102,7 @@ class PointwiseKernel final : public Kernel {
 };
 
 NodeChoice prepare(const PrepareContext& context) {
-  refuse_masks(context.graph, context.node);
+  refuse_forms_of_gpus(context.graph, context.node);
   const Expression& expression = context.node.as<PointwiseAttributes>().expression;
   const BlockSpace space = space_of(context.graph, context.node, expression);
   const int64_t parts = std::max(1, parallel_parts(block_count(space), kBlocksPerPart));

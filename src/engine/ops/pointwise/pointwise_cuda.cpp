@@ -30,7 +30,7 @@ bool align_grid(Grid& grid, int64_t innermost, int64_t width) {
 
 // One kernel for one expression, its sizes and types.
 Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
-  const Operands operands(graph, node, node.as<PointwiseAttributes>().expression);
+  const Operands operands(graph, node);
   const int64_t elements = operands.full().elements();
   int width = operands.natural_width();
   for (const TensorId id : node.outputs)

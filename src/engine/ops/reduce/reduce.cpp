@@ -15,7 +15,7 @@ namespace {
 
 std::vector<TensorType> infer(const Node& node, std::span<const TensorType> inputs) {
   const auto& a = node.as<ReduceAttributes>();
-  const Shape full = infer_operands(node, a.expression, inputs);
+  const Shape full = infer_operands(node, inputs);
   const Shape target{a.n ? full.n : 1, a.h ? full.h : 1, a.w ? full.w : 1, a.c ? full.c : 1};
   std::vector<TensorType> types(a.reduced(), {target, DType::f32});
   for (const DType type : a.stored) types.push_back({full, type});
@@ -34,19 +34,18 @@ void reference(const ReferenceCall& call) {
       call.outputs[k]->assign(size_t(target.elements()),
                               max ? -std::numeric_limits<double>::infinity() : 0.0);
   }
-  for_each_element(
-      call, a.expression, [&](int64_t n, int64_t h, int64_t w, int64_t c, const std::vector<double>& values) {
-        const size_t i = index_of(target, n % target.n, h % target.h, w % target.w, c % target.c);
-        for (size_t k = 0; k < values.size(); ++k) {
-          if (!call.outputs[k]) continue;
-          if (k >= a.reduced()) {
-            (*call.outputs[k])[index_of(full, n, h, w, c)] = values[k];
-            continue;
-          }
-          double& y = (*call.outputs[k])[i];
-          y = max ? apply_prim(Prim::max, y, values[k], 0) : y + values[k];
-        }
-      });
+  for_each_element(call, [&](int64_t n, int64_t h, int64_t w, int64_t c, const std::vector<double>& values) {
+    const size_t i = index_of(target, n % target.n, h % target.h, w % target.w, c % target.c);
+    for (size_t k = 0; k < values.size(); ++k) {
+      if (!call.outputs[k]) continue;
+      if (k >= a.reduced()) {
+        (*call.outputs[k])[index_of(full, n, h, w, c)] = values[k];
+        continue;
+      }
+      double& y = (*call.outputs[k])[i];
+      y = max ? apply_prim(Prim::max, y, values[k], 0) : y + values[k];
+    }
+  });
 }
 
 // The prologue's values v_k, over the operands x0.. of the node.
@@ -77,7 +76,8 @@ std::vector<TensorId> emit_counts(GradientContext& context, const Expression& ex
 void gradient(GradientContext& context) {
   const Node node = context.node();
   const auto& a = node.as<ReduceAttributes>();
-  require(a.stored.empty(), "{}: only passes after autodiff store in a reduction", node.name);
+  require(a.stored.empty() && a.spreads.empty(),
+          "{}: only passes after autodiff store in a reduction or spread operands", node.name);
   std::vector<TensorId> operands(node.inputs.begin(), node.inputs.begin() + a.expression.inputs);
   const Shape full = broadcast_shape(context.graph(), operands);
   const TensorId random_state = a.expression.uses_random() ? node.inputs[operands.size()] : kNoTensor;
@@ -130,8 +130,9 @@ std::string ReduceAttributes::text() const {
   std::string kept;
   for (const auto& [keep, letter] : {std::pair{n, 'n'}, {h, 'h'}, {w, 'w'}, {c, 'c'}})
     if (keep) kept += letter;
-  return fmt::format("{} keep {}{}: {}", kind == ReduceKind::sum ? "sum" : "max", kept.empty() ? "-" : kept,
-                     stored.empty() ? "" : fmt::format(" store {}", stored.size()), expression.text());
+  return fmt::format("{} keep {}{}: {}{}", kind == ReduceKind::sum ? "sum" : "max", kept.empty() ? "-" : kept,
+                     stored.empty() ? "" : fmt::format(" store {}", stored.size()), spread_text(),
+                     expression.text());
 }
 
 const OpDefinition& reduce_definition() {

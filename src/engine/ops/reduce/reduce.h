@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/ops/op.h"
-#include "engine/pointwise/expression.h"
+#include "engine/ops/pointwise/expression_attributes.h"
 
 namespace ren {
 
@@ -17,17 +17,16 @@ enum class ReduceKind : uint8_t { sum, max };
 // [1,1,1,1]. A mean is a sum whose expression ends in a factor. Inputs as for pointwise.
 // Accumulates in FP32 at least; results are FP32. The last `stored` outputs of the expression are
 // not reduced but written in full, in passing: what the sums read and others read again.
-struct ReduceAttributes final : Attributes {
+struct ReduceAttributes final : ExpressionAttributes {
   ReduceAttributes(Expression e, ReduceKind k, bool keep_n, bool keep_h, bool keep_w, bool keep_c,
                    std::vector<DType> stored_types = {})
-      : expression(std::move(e)),
+      : ExpressionAttributes(std::move(e)),
         kind(k),
         n(keep_n),
         h(keep_h),
         w(keep_w),
         c(keep_c),
         stored(std::move(stored_types)) {}
-  Expression expression;
   ReduceKind kind;
   bool n, h, w, c;            // which dimensions stay
   std::vector<DType> stored;  // types of the outputs that are written in full; on GPUs only

@@ -249,7 +249,7 @@ class ReduceKernel final : public Kernel {
 NodeChoice prepare(const PrepareContext& context) {
   if (!context.node.as<ReduceAttributes>().stored.empty())
     fail(StatusCode::unsupported, "a reduction that also stores has no kernel on CPUs");
-  refuse_masks(context.graph, context.node);
+  refuse_forms_of_gpus(context.graph, context.node);
   const Layout layout(context.graph, context.node);
   const int64_t elements = layout.space.rows() * layout.space.columns();
   // No more parts than units, so that none is empty.

@@ -65,7 +65,7 @@ int64_t splits_of(int64_t r, int64_t step, int64_t blocks, int64_t wanted) {
 
 Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
   const auto& attributes = node.as<ReduceAttributes>();
-  const Operands operands(graph, node, attributes.expression);
+  const Operands operands(graph, node);
   const Extents e = extents_of(operands.full(), attributes, node);
   const int64_t elements = operands.full().elements(), wanted = int64_t(device.processors()) * 2;
   const bool columns = e.c > 1 || e.r == 1;

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "engine/base/status.h"
+#include "engine/ops/support/extents_cuda.h"
 #include "engine/pointwise/cuda_source.h"
 
 namespace ren::cuda {
@@ -15,6 +16,10 @@ namespace {
 constexpr int64_t kMaskBits = 8;
 
 std::array<int64_t, 4> dimensions(const Shape& s) { return {s.n, s.h, s.w, s.c}; }
+
+int64_t step_of(const Spread& spread, size_t dimension) {
+  return dimension == 1 ? spread.h : dimension == 2 ? spread.w : 1;
+}
 
 }  // namespace
 
@@ -26,54 +31,67 @@ int power_of_two_in(int64_t value, int limit) {
   return width;
 }
 
-Operands::Operands(const Graph& graph, const Node& node, const Expression& expression)
-    : expression_(expression), random_(expression.uses_random()) {
-  require(node.inputs.size() >= size_t(expression.inputs) + random_, "{}: too few operands", node.name);
-  for (int32_t i = 0; i < expression.inputs; ++i) {
+Operands::Operands(const Graph& graph, const Node& node)
+    : expression_(node.as<ExpressionAttributes>().expression), random_(expression_.uses_random()) {
+  require(node.inputs.size() >= size_t(expression_.inputs) + random_, "{}: too few operands", node.name);
+  for (int32_t i = 0; i < expression_.inputs; ++i) {
     const Tensor& t = graph.at(node.inputs[size_t(i)]);
     require(t.dtype != DType::b1 || t.shape.c % kMaskBits == 0, "{}: a mask of {} channels", node.name,
             t.shape.c);
-    operands_.push_back({t.dtype, t.shape, {}, false});
+    operands_.push_back({t.dtype, t.shape, node.as<ExpressionAttributes>().spread(size_t(i)), {}, {}});
     full_.n = std::max(full_.n, t.shape.n), full_.h = std::max(full_.h, t.shape.h);
     full_.w = std::max(full_.w, t.shape.w), full_.c = std::max(full_.c, t.shape.c);
   }
-  // Neighbouring dimensions in which every operand behaves alike count as one.
-  const auto all = dimensions(full_);
-  std::vector<bool> previous;
-  for (int d = 0; d < 4; ++d) {
-    if (all[size_t(d)] == 1) continue;
-    std::vector<bool> repeats;
-    for (const Operand& o : operands_) {
-      const int64_t own = dimensions(o.shape)[size_t(d)];
-      require(own == 1 || own == all[size_t(d)], "{}: operands of different sizes", node.name);
-      repeats.push_back(own == 1);
-    }
-    if (!extents_.empty() && repeats == previous)
-      extents_.back() *= all[size_t(d)];
-    else {
-      extents_.push_back(all[size_t(d)]);
-      for (size_t i = 0; i < operands_.size(); ++i) operands_[i].strides.push_back(repeats[i] ? 0 : 1);
-    }
-    previous = repeats;
-  }
+  merge_dimensions(node.name);
   for (Operand& o : operands_) {
     int64_t stride = 1;
-    o.full = std::none_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
-    o.fixed = !o.strides.empty() &&
+    o.full =
+        !o.spread.any() && std::none_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
+    o.fixed = !o.spread.any() && !o.strides.empty() &&
               std::all_of(o.strides.begin(), o.strides.end() - 1, [](int64_t s) { return s == 0; }) &&
               (o.strides.size() > 1 || o.strides.back() == 0);
     for (size_t d = extents_.size(); d-- > 0;) {
       if (o.strides[d] == 0) continue;
       o.strides[d] = stride;
-      stride *= extents_[d];
+      stride *= divide_up(extents_[d], o.steps[d]);
     }
     if (!o.strides.empty() && o.strides.back() != 0)
       natural_width_ = std::max(natural_width_, elements_in_16_bytes(o.type));
   }
 }
 
+// Neighbouring dimensions in which every operand behaves alike count as one.
+void Operands::merge_dimensions(const std::string& name) {
+  const auto all = dimensions(full_);
+  std::vector<int64_t> previous;
+  for (size_t d = 0; d < all.size(); ++d) {
+    if (all[d] == 1) continue;
+    std::vector<int64_t> steps;  // 0: the operand repeats
+    for (const Operand& o : operands_) {
+      const int64_t own = dimensions(o.shape)[d], step = step_of(o.spread, d);
+      require((own == 1 && step == 1) || own == divide_up(all[d], step), "{}: operands of different sizes",
+              name);
+      steps.push_back(own == 1 && step == 1 ? 0 : step);
+    }
+    const bool plain = std::all_of(steps.begin(), steps.end(), [](int64_t step) { return step <= 1; });
+    if (!extents_.empty() && steps == previous && plain) {
+      extents_.back() *= all[d];
+    } else {
+      extents_.push_back(all[d]);
+      for (size_t i = 0; i < operands_.size(); ++i) {
+        operands_[i].strides.push_back(steps[i] == 0 ? 0 : 1);
+        operands_[i].steps.push_back(std::max<int64_t>(steps[i], 1));
+      }
+    }
+    previous = steps;
+  }
+}
+
 int Operands::widest(int limit) const {
-  return extents_.empty() ? 1 : power_of_two_in(extents_.back(), limit);
+  // Neighbours of an operand that is spread in the innermost dimension are none in memory.
+  const auto is_split = [](const Operand& o) { return o.steps.back() != 1; };
+  if (extents_.empty() || std::any_of(operands_.begin(), operands_.end(), is_split)) return 1;
+  return power_of_two_in(extents_.back(), limit);
 }
 
 size_t Operands::fixed() const {
@@ -88,35 +106,57 @@ std::string Operands::parameters() const {
   return text;
 }
 
+// Of the element that `index` names, in a merged dimension within which `inner` elements are.
+std::string Operands::coordinate(size_t dimension, int64_t inner, std::string_view index) const {
+  std::string text = inner == 1 ? std::string(index) : fmt::format("({}) / {}u", index, inner);
+  if (dimension != 0) text = fmt::format("({}) % {}u", text, extents_[dimension]);
+  return text;
+}
+
 std::string Operands::offset(const Operand& operand, std::string_view index) const {
   if (operand.full) return std::string(index);
   std::string text;
   int64_t inner = 1;
   for (size_t d = extents_.size(); d-- > 0;) {
     if (const int64_t stride = operand.strides[d]; stride != 0) {
-      std::string coordinate = inner == 1 ? std::string(index) : fmt::format("({}) / {}u", index, inner);
-      if (d != 0) coordinate = fmt::format("({}) % {}u", coordinate, extents_[d]);
-      text += fmt::format("{}({}) * {}u", text.empty() ? "" : " + ", coordinate, stride);
+      std::string place = coordinate(d, inner, index);
+      if (operand.steps[d] != 1) place = fmt::format("({}) / {}u", place, operand.steps[d]);
+      text += fmt::format("{}({}) * {}u", text.empty() ? "" : " + ", place, stride);
     }
     inner *= extents_[d];
   }
   return text.empty() ? "0" : text;
 }
 
-std::string Operands::loads(int width, Which which, std::string_view index) const {
+// Whether a spread operand has that element; elsewhere it is zero. Rows come first: threads of a warp agree
+// there.
+std::string Operands::guard(const Operand& operand, std::string_view index) const {
   std::string text;
+  int64_t inner = 1;
+  for (size_t d = extents_.size(); d-- > 0; inner *= extents_[d])
+    if (operand.steps[d] != 1)
+      text = fmt::format("({}) % {}u == 0{}{}", coordinate(d, inner, index), operand.steps[d],
+                         text.empty() ? "" : " && ", text);
+  return text.empty() ? "true" : text;
+}
+
+std::string Operands::loads(int width, Which which, std::string_view index) const {
+  std::string text, guarded;  // which are branches: other loads are on their way by then
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Operand& o = operands_[i];
     if (which != Which::all && o.fixed != (which == Which::fixed)) continue;
     const std::string from = fmt::format("x{} {} ({})", i, o.type == DType::b1 ? "," : "+", offset(o, index));
     const bool vector = !o.strides.empty() && o.strides.back() != 0;
-    if (vector)
-      text += fmt::format("const Vec<{0}, {1}> a{2} = Vec<{0}, {1}>::load({3});\n", name_of(o.type), width, i,
-                          from);
+    const std::string type = fmt::format("Vec<{}, {}>", name_of(o.type), width);
+    if (o.spread.any())
+      guarded +=
+          fmt::format("{0} a{1}{{}};\nif ({2}) a{1} = {0}::load({3});\n", type, i, guard(o, index), from);
+    else if (vector)
+      text += fmt::format("const {0} a{1} = {0}::load({2});\n", type, i, from);
     else
       text += fmt::format("const float a{} = load_one({});\n", i, from);
   }
-  return text;
+  return text + guarded;
 }
 
 std::string Operands::evaluate(std::vector<std::string>& outputs) const {

@@ -7,17 +7,17 @@
 
 #include "engine/device/cuda/kernel_source.h"
 #include "engine/ir/graph.h"
-#include "engine/pointwise/expression.h"
+#include "engine/ops/pointwise/expression_attributes.h"
 
 namespace ren::cuda {
 
 // How an expression's operands are read at V neighbouring elements of an index space in NHWC
-// order: which are vectors, which repeat, and at what offset. Everything becomes constants of the
-// generated lines.
+// order: which are vectors, which repeat, which are zero between their pixels, and at what offset.
+// Everything becomes constants of the generated lines.
 class Operands {
  public:
-  // The first expression.inputs inputs of the node; `full` is their broadcast shape.
-  Operands(const Graph& graph, const Node& node, const Expression& expression);
+  // Of a pointwise node or a reduction.
+  Operands(const Graph& graph, const Node& node);
 
   const Shape& full() const { return full_; }
   // The largest power of two, up to `limit`, that keeps every access inside one run of neighbours.
@@ -43,13 +43,18 @@ class Operands {
   struct Operand {
     DType type;
     Shape shape;
+    Spread spread;
     std::vector<int64_t> strides;  // by merged dimension; 0: repeats
-    bool full = false;
-    bool fixed = false;  // repeats over all dimensions but the innermost
+    std::vector<int64_t> steps;    // by merged dimension; beyond 1: zero but at multiples
+    bool full = false;             // as long as the index space
+    bool fixed = false;            // repeats over all dimensions but the innermost
   };
+  void merge_dimensions(const std::string& name);
+  std::string coordinate(size_t dimension, int64_t inner, std::string_view index) const;
   std::string offset(const Operand& operand, std::string_view index) const;
+  std::string guard(const Operand& operand, std::string_view index) const;
 
-  const Expression& expression_;
+  const Expression& expression_;  // the node's
   Shape full_;
   std::vector<int64_t> extents_;  // merged dimensions, outermost first
   std::vector<Operand> operands_;
