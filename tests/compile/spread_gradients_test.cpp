@@ -11,8 +11,8 @@ namespace {
 
 size_t spread_operands(const Node& node) {
   if (node.op != Op::pointwise && node.op != Op::reduce) return 0;
-  const auto& spreads = node.as<ExpressionAttributes>().spreads;
-  return size_t(std::count_if(spreads.begin(), spreads.end(), [](const Spread& s) { return s.any(); }));
+  const auto& views = node.as<ExpressionAttributes>().views;
+  return size_t(std::count_if(views.begin(), views.end(), [](const OperandView& s) { return s.any(); }));
 }
 
 size_t spread_operands(const Graph& graph) {
@@ -112,8 +112,8 @@ TEST(SpreadGradients, OnlyWhereEveryReaderPutsTheZerosIn) {
   rows.convolution->stride_h = 3;
   rows.build();
   EXPECT_EQ(rows.spread(), 1u);
-  EXPECT_EQ(rows.graph.nodes[1].as<PointwiseAttributes>().spread(0).h, 3);
-  EXPECT_EQ(rows.graph.nodes[1].as<PointwiseAttributes>().spread(0).w, 1);
+  EXPECT_EQ(rows.graph.nodes[1].as<PointwiseAttributes>().view(0).h, 3);
+  EXPECT_EQ(rows.graph.nodes[1].as<PointwiseAttributes>().view(0).w, 1);
 
   StridedGradient two;
   two.build();

@@ -172,13 +172,13 @@ void add_two_gradients_case(std::vector<CudaCase>& cases, DType type, const Shap
        4, type});
 }
 
-Shape small_grid(const Shape& s, const Spread& by) {
+Shape small_grid(const Shape& s, const OperandView& by) {
   return {s.n, (s.h + by.h - 1) / by.h, (s.w + by.w - 1) / by.w, s.c};
 }
 
 // A gradient on a small grid, g = spread(a) + b where y > 0, and g * (y - mean).
 struct SpreadGradient {
-  SpreadGradient(Case& c, DType type, const Shape& s, const Spread& by, DType small) : by_(by) {
+  SpreadGradient(Case& c, DType type, const Shape& s, const OperandView& by, DType small) : by_(by) {
     const Value y = e.input(2);
     g = e.select(e.less(e.constant(0), y), e.add(e.input(0), e.input(1)), e.constant(0));
     dot = e.mul(g, e.sub(y, e.input(3)));
@@ -187,7 +187,7 @@ struct SpreadGradient {
   }
   template <typename T>
   std::shared_ptr<T> spread(T attributes) const {
-    attributes.spreads = {by_, {}, {}, {}};
+    attributes.views = {by_, {}, {}, {}};
     return std::make_shared<T>(std::move(attributes));
   }
   ExpressionBuilder e;
@@ -195,11 +195,11 @@ struct SpreadGradient {
   std::vector<TensorId> operands;
 
  private:
-  Spread by_;
+  OperandView by_;
 };
 
 // Summed by channels and stored, and summed by pixel.
-void add_spread_sums_case(std::vector<CudaCase>& cases, DType type, const Shape& s, const Spread& by,
+void add_spread_sums_case(std::vector<CudaCase>& cases, DType type, const Shape& s, const OperandView& by,
                           DType small) {
   cases.push_back({fmt::format("spread reduce {} {} by {}x{} of {}", name_of(type), to_string(s), by.h, by.w,
                                name_of(small)),
@@ -215,8 +215,8 @@ void add_spread_sums_case(std::vector<CudaCase>& cases, DType type, const Shape&
                    std::max(s.pixels(), s.c), type});
 }
 
-void add_spread_pointwise_case(std::vector<CudaCase>& cases, DType type, const Shape& s, const Spread& by,
-                               DType small) {
+void add_spread_pointwise_case(std::vector<CudaCase>& cases, DType type, const Shape& s,
+                               const OperandView& by, DType small) {
   cases.push_back(
       {fmt::format("spread pointwise {} {} by {}x{} of {}", name_of(type), to_string(s), by.h, by.w,
                    name_of(small)),
@@ -225,11 +225,11 @@ void add_spread_pointwise_case(std::vector<CudaCase>& cases, DType type, const S
          c.add(Op::pointwise, t.operands,
                t.spread(PointwiseAttributes(t.e.finish({t.g, t.dot}, 4), {type, DType::f32})));
          // Two grids, and nothing by channels.
-         const Spread turned{by.w, by.h};
+         const OperandView turned{by.w, by.h};
          ExpressionBuilder e;
          auto two = std::make_shared<PointwiseAttributes>(
              e.finish({e.add(e.sub(e.input(0), e.input(1)), e.input(2))}, 3), std::vector<DType>{type});
-         two->spreads = {by, {}, turned};
+         two->views = {by, {}, turned};
          c.add(Op::pointwise,
                {t.operands[0], t.operands[1], c.input("turned", small_grid(s, turned), type, 5)}, two);
        },
@@ -240,7 +240,7 @@ void add_spread_cases(std::vector<CudaCase>& cases, DType type) {
   const DType other = type == DType::f32 ? DType::f16 : DType::f32;
   struct Geometry {
     Shape s;
-    Spread by;
+    OperandView by;
     DType small;
   };
   for (const Geometry& g : {Geometry{{8, 40, 40, 16}, {2, 2}, type},
@@ -256,6 +256,39 @@ void add_spread_cases(std::vector<CudaCase>& cases, DType type) {
   }
 }
 
+// A sum of windows of one tensor and of another: pointwise, by channels with the sum stored, and by pixel.
+void add_window_case(std::vector<CudaCase>& cases, DType type, const Shape& s, int64_t of, int64_t first,
+                     int64_t second) {
+  cases.push_back(
+      {fmt::format("windows {} {} of {} from {} and {}", name_of(type), to_string(s), of, first, second),
+       [=](Case& c) {
+         const TensorId x = c.input("x", {s.n, s.h, s.w, of}, type, 1), y = c.input("y", s, type, 2),
+                        scale = c.input("scale", {1, 1, 1, s.c}, DType::f32, 3);
+         ExpressionBuilder e;
+         const Value sum = e.add(e.add(e.input(0), e.input(1)), e.mul(e.input(2), e.input(3)));
+         const std::vector<OperandView> views{{1, 1, first, s.c}, {1, 1, second, s.c}, {}, {}};
+         const auto with_views = [&](auto attributes) {
+           attributes.views = views;
+           return std::make_shared<decltype(attributes)>(std::move(attributes));
+         };
+         const std::vector<TensorId> operands{x, x, y, scale};
+         c.add(Op::pointwise, operands, with_views(PointwiseAttributes(e.finish({sum}, 4), {type})));
+         c.add(Op::reduce, operands,
+               with_views(ReduceAttributes(e.finish({sum, sum}, 4), ReduceKind::sum, false, false, false,
+                                           true, {type})));
+         c.add(Op::reduce, operands,
+               with_views(ReduceAttributes(e.finish({sum}, 4), ReduceKind::sum, true, true, true, false)));
+         // On a smaller grid besides.
+         const OperandView both{2, 2, first, s.c};
+         auto a = std::make_shared<PointwiseAttributes>(e.finish({sum}, 4), std::vector<DType>{type});
+         a->views = {both, {1, 1, second, s.c}, {}, {}};
+         Shape small = small_grid(s, both);
+         small.c = of;
+         c.add(Op::pointwise, {c.input("small", small, type, 4), x, y, scale}, a);
+       },
+       std::max(s.pixels(), s.c), type});
+}
+
 // The gradient of a strided convolution of one pixel as training computes it: on the small grid.
 void add_compact_gradient_case(std::vector<CudaCase>& cases, DType type, const Shape& dy, int64_t channels) {
   cases.push_back(
@@ -266,7 +299,7 @@ void add_compact_gradient_case(std::vector<CudaCase>& cases, DType type, const S
          ExpressionBuilder e;
          auto a = std::make_shared<PointwiseAttributes>(e.finish({e.add(e.input(0), e.input(1))}, 2),
                                                         std::vector<DType>{type});
-         a->spreads = {{2, 2}, {}};
+         a->views = {{2, 2}, {}};
          const Shape full{dy.n, 2 * dy.h - 1, 2 * dy.w, channels};
          c.add(Op::pointwise, {dx, c.input("b", full, type, 3)}, a);
        },
@@ -304,6 +337,12 @@ void add_fused_cases(std::vector<CudaCase>& cases, DType type) {
        {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{128, 1, 1, 520}, Shape{2, 60, 60, 72}})
     add_stored_case(cases, type, s);
   add_spread_cases(cases, type);
+  add_window_case(cases, type, {8, 14, 14, 32}, 256, 0, 224);
+  add_window_case(cases, type, {3, 5, 7, 24}, 40, 8, 16);
+  add_window_case(cases, type, {2, 3, 5, 6}, 15, 5, 9);  // no two neighbours are aligned
+  add_window_case(cases, type, {2, 3, 5, 1}, 9, 0, 8);
+  add_window_case(cases, type, {5, 1, 1, 64}, 192, 64, 128);
+  add_window_case(cases, type, {1, 1, 9, 16}, 48, 16, 32);
   add_compact_gradient_case(cases, type, {4, 7, 7, 64}, 128);
   add_compact_gradient_case(cases, type, {2, 4, 3, 24}, 40);
   if (type == DType::f32) return;

@@ -246,17 +246,17 @@ TEST(PointwiseInfer, SaysWhatDoesNotFit) {
 }
 
 // x0 + 2 * x1, of which x1 is spread.
-std::shared_ptr<PointwiseAttributes> spread_sum(Spread by) {
+std::shared_ptr<PointwiseAttributes> spread_sum(OperandView by) {
   ExpressionBuilder e;
   const Value sum = e.add(e.input(0), e.mul(e.constant(2), e.input(1)));
   auto attributes = std::make_shared<PointwiseAttributes>(e.finish({sum}, 2));
-  attributes->spreads = {{}, by};
+  attributes->views = {{}, by};
   return attributes;
 }
 
 TEST(PointwiseSpread, IsZeroBetweenItsPixels) {
   const struct {
-    Spread by;
+    OperandView by;
     Shape small;
   } cases[] = {
       {{2, 2}, {2, 4, 3, 3}}, {{3, 1}, {2, 3, 5, 3}}, {{1, 4}, {2, 7, 2, 3}}, {{9, 9}, {2, 1, 1, 3}}};
@@ -281,7 +281,7 @@ TEST(PointwiseSpread, IsZeroBetweenItsPixels) {
 TEST(PointwiseSpread, SaysWhatDoesNotFit) {
   Case c;
   const TensorId x = c.input("x", {2, 7, 5, 3}, DType::f32, 1);
-  const auto refused = [&](Shape small, Spread by, const char* text) {
+  const auto refused = [&](Shape small, OperandView by, const char* text) {
     try {
       c.add(Op::pointwise, {x, c.input("s", small, DType::f32, 2)}, spread_sum(by));
       ADD_FAILURE() << "accepted: " << text;
@@ -295,6 +295,45 @@ TEST(PointwiseSpread, SaysWhatDoesNotFit) {
   refused({2, 7, 5, 3}, {0, 2}, "at least 1");
 }
 
+// x0 + 2 * x1, of which x1 is a window.
+std::shared_ptr<PointwiseAttributes> window_sum(int64_t first, int64_t count) {
+  return spread_sum({1, 1, first, count});
+}
+
+TEST(PointwiseWindow, IsItsChannelsOfATensorWithMore) {
+  const struct { int64_t first, count, of; } cases[] = {{0, 3, 5}, {2, 3, 5}, {4, 1, 5}, {0, 3, 3}};
+  for (const auto& [first, count, of] : cases) {
+    Case c;
+    const Shape full{2, 3, 4, 3};
+    const TensorId x = c.input("x", full, DType::f32, 1), s = c.input("s", {2, 3, 4, of}, DType::f32, 2);
+    const TensorId y = c.add(Op::pointwise, {x, s}, window_sum(first, count))[0];
+    ASSERT_EQ(c.graph.at(y).shape, full);
+    const auto values = c.run_reference();
+    Values wanted = values.at(x);
+    for (int64_t pixel = 0; pixel < 24; ++pixel)
+      for (int64_t k = 0; k < 3; ++k)
+        wanted[size_t(pixel * 3 + k)] += 2 * values.at(s)[size_t(pixel * of + first + k % count)];
+    EXPECT_EQ(values.at(y), wanted);
+  }
+}
+
+TEST(PointwiseWindow, SaysWhatDoesNotFit) {
+  Case c;
+  const TensorId x = c.input("x", {2, 3, 4, 3}, DType::f32, 1), s = c.input("s", {2, 3, 4, 5}, DType::f32, 2);
+  const auto refused = [&](int64_t first, int64_t count, const char* text) {
+    try {
+      c.add(Op::pointwise, {x, s}, window_sum(first, count));
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  refused(3, 3, "a window of 3 channels from 3 on of 5");
+  refused(-1, 3, "a window of 3 channels from -1 on of 5");
+  refused(0, -3, "a window of -3 channels");
+  refused(0, 2, "don't broadcast");
+}
+
 TEST(PointwiseSpread, HasNoKernelOnCpus) {
   Case c;
   const TensorId x = c.input("x", {2, 4, 4, 8}, DType::f32, 1), s = c.input("s", {2, 2, 2, 8}, DType::f32, 2);
@@ -304,7 +343,7 @@ TEST(PointwiseSpread, HasNoKernelOnCpus) {
     FAIL() << "it ran";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), StatusCode::unsupported);
-    EXPECT_NE(std::string(error.what()).find("spreads operands"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("reads operands spread"), std::string::npos) << error.what();
   }
 }
 

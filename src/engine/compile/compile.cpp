@@ -32,6 +32,7 @@ constexpr Pass kPasses[] = {
     {"sum_in_convolutions", sum_in_convolutions},
     {"statistics_from_sums", statistics_from_sums},
     {"spread_gradients", spread_gradients},
+    {"read_windows", read_windows},
     {"update", update},
 };
 
@@ -58,7 +59,7 @@ TargetSpec target_of(DeviceKind kind) {
   target.stores_in_reductions = true;
   target.sums_in_convolutions = true;
   target.packs_masks = true;
-  target.spreads_operands = true;
+  target.views_operands = true;
   target.heavy_prim_bytes = 2;  // an exp costs about the time in which memory moves two bytes (sm_90)
   return target;
 }

@@ -66,7 +66,7 @@ struct TargetSpec {
   bool stores_in_reductions = false;  // ReduceAttributes::stored
   bool sums_in_convolutions = false;  // ConvAttributes::sums
   bool packs_masks = false;           // tensors of DType::b1
-  bool spreads_operands = false;      // ExpressionAttributes::spreads
+  bool views_operands = false;        // ExpressionAttributes::views
   int64_t heavy_prim_bytes = 8;       // what evaluating exp and the like costs, in bytes moved
 };
 TargetSpec target_of(DeviceKind kind);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/ops/pointwise/operands.h"
+
 namespace ren {
 namespace {
 
@@ -52,6 +54,42 @@ JointExpression join_expressions(const Node& first, const Node& second) {
   joint.first = results(first);
   joint.second = results(second);
   return joint;
+}
+
+std::vector<Use> uses_of(Graph& graph, TensorId id) {
+  std::vector<Use> uses;
+  for (Node& node : graph.nodes)
+    for (size_t k = 0; k < node.inputs.size(); ++k)
+      if (node.inputs[k] == id) uses.push_back({&node, k});
+  return uses;
+}
+
+bool is_seen_otherwise(const Graph& graph, TensorId id) {
+  const Tensor& t = graph.at(id);
+  const auto is_output = [&](const GraphOutput& o) { return graph.storage(o.value) == id; };
+  const auto is_alias = [&](const Tensor& other) { return other.alias_of == id; };
+  return t.keep || t.alias_of != kNoTensor || (t.region != Region::F && t.region != Region::T) ||
+         std::any_of(graph.outputs.begin(), graph.outputs.end(), is_output) ||
+         std::any_of(graph.tensors.begin(), graph.tensors.end(), is_alias);
+}
+
+Shape full_shape_of(const Graph& graph, const Node& node) {
+  std::vector<Shape> shapes;
+  for (const TensorId id : operands_of(node)) shapes.push_back(graph.at(id).shape);
+  return full_shape(shapes, node.as<ExpressionAttributes>());
+}
+
+template <typename T>
+AttributesPtr with_view_as(const Use& use, const OperandView& view) {
+  auto attributes = std::make_shared<T>(use.node->as<T>());
+  attributes->views.resize(size_t(attributes->expression.inputs));
+  attributes->views[use.input] = view;
+  return attributes;
+}
+
+AttributesPtr with_view(const Use& use, const OperandView& view) {
+  return use.node->op == Op::pointwise ? with_view_as<PointwiseAttributes>(use, view)
+                                       : with_view_as<ReduceAttributes>(use, view);
 }
 
 }  // namespace ren

@@ -42,6 +42,22 @@ bool reads_one_of(const Graph& graph, const Node& node, const std::vector<Tensor
 // come out alike.
 bool share_a_tensor(const Graph& graph, const Node& a, const Node& b, const Shape& full);
 
+// Who reads a tensor, and as which input.
+struct Use {
+  Node* node;
+  size_t input;
+};
+std::vector<Use> uses_of(Graph& graph, TensorId id);
+
+// Does anything but the inputs of nodes see this tensor: an output of the graph, a view, who keeps it?
+bool is_seen_otherwise(const Graph& graph, TensorId id);
+
+// The full shape of a node that computes an expression, its views taken into account.
+Shape full_shape_of(const Graph& graph, const Node& node);
+
+// The node's attributes with that view of an operand.
+AttributesPtr with_view(const Use& use, const OperandView& view);
+
 // Two nodes' expressions over their joint operands.
 struct JointExpression {
   std::vector<TensorId> operands;

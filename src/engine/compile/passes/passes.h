@@ -47,6 +47,8 @@ void sum_in_convolutions(Graph& graph, const PassContext& context);
 // Lets forward's expressions compute a normalisation's statistics from such sums, and joins what else is made
 // of them, for backward and the running statistics, in one node behind forward.
 void statistics_from_sums(Graph& graph, const PassContext& context);
+// Lets expressions read a window of channels where it lies, instead of a copy that a slice makes.
+void read_windows(Graph& graph, const PassContext& context);
 // Leaves the zeros out of the gradient that a strided convolution of one pixel gives: its reader puts them
 // in.
 void spread_gradients(Graph& graph, const PassContext& context);

@@ -141,25 +141,35 @@ Shape broadcast_shape(const Graph& graph, std::span<const TensorId> operands) {
   return broadcast_shapes(shapes);
 }
 
-std::string ExpressionAttributes::spread_text() const {
+std::string ExpressionAttributes::view_text() const {
   std::string text;
-  for (size_t i = 0; i < spreads.size(); ++i)
-    if (spreads[i].any()) text += fmt::format("spread x{} by {}x{}: ", i, spreads[i].h, spreads[i].w);
+  for (size_t i = 0; i < views.size(); ++i) {
+    const OperandView& view = views[i];
+    if (view.is_spread()) text += fmt::format("spread x{} by {}x{}: ", i, view.h, view.w);
+    if (view.is_window()) text += fmt::format("x{} from channel {} on: ", i, view.first);
+  }
   return text;
 }
 
 Shape full_shape(std::span<const Shape> operands, const ExpressionAttributes& attributes) {
   std::vector<Shape> shapes(operands.begin(), operands.end());
-  for (size_t i = 0; i < shapes.size(); ++i)
-    if (attributes.spread(i).any()) shapes[i].h = shapes[i].w = 1;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const OperandView view = attributes.view(i);
+    if (view.is_spread()) shapes[i].h = shapes[i].w = 1;
+    if (!view.is_window()) continue;
+    if (view.first < 0 || view.count < 1 || view.first > shapes[i].c - view.count)
+      fail(StatusCode::invalid_model, "an operand is a window of {} channels from {} on of {}", view.count,
+           view.first, shapes[i].c);
+    shapes[i].c = view.count;
+  }
   const Shape full = broadcast_shapes(shapes);
   for (size_t i = 0; i < shapes.size(); ++i) {
-    const Spread by = attributes.spread(i);
-    if (!by.any()) continue;
-    if (by.h < 1 || by.w < 1)
-      fail(StatusCode::invalid_model, "an operand is spread by {}x{}; at least 1 is needed", by.h, by.w);
-    check_same_shape("a spread operand", operands[i],
-                     {full.n, (full.h + by.h - 1) / by.h, (full.w + by.w - 1) / by.w, full.c});
+    const OperandView view = attributes.view(i);
+    if (!view.is_spread()) continue;
+    if (view.h < 1 || view.w < 1)
+      fail(StatusCode::invalid_model, "an operand is spread by {}x{}; at least 1 is needed", view.h, view.w);
+    check_same_shape("a spread operand", {operands[i].n, operands[i].h, operands[i].w, shapes[i].c},
+                     {full.n, (full.h + view.h - 1) / view.h, (full.w + view.w - 1) / view.w, full.c});
   }
   return full;
 }
@@ -172,7 +182,7 @@ Shape infer_operands(const Node& node, std::span<const TensorType> inputs) {
   if (expression.outputs.empty()) fail(StatusCode::invalid_model, "the expression has no output");
   std::vector<Shape> shapes;
   for (size_t i = 0; i < count; ++i) {
-    if (inputs[i].dtype != DType::b1 || attributes.spread(i).any()) check_float("an operand", inputs[i]);
+    if (inputs[i].dtype != DType::b1 || attributes.view(i).any()) check_float("an operand", inputs[i]);
     shapes.push_back(inputs[i].shape);
   }
   if (random && (inputs[count].dtype != DType::i32 || inputs[count].shape != Shape{1, 1, 1, 4}))
@@ -188,8 +198,9 @@ void emit_operand_gradients(GradientContext& context, const Expression& derivati
 }
 
 void refuse_forms_of_gpus(const Graph& graph, const Node& node) {
-  if (!node.as<ExpressionAttributes>().spreads.empty())
-    fail(StatusCode::unsupported, "{} '{}' spreads operands, for which there is no kernel on CPUs",
+  if (!node.as<ExpressionAttributes>().views.empty())
+    fail(StatusCode::unsupported,
+         "{} '{}' reads operands spread or by windows, for which there is no kernel on CPUs",
          name_of(node.op), node.name);
   for (const auto* ids : {&node.inputs, &node.outputs})
     for (const TensorId id : *ids)

@@ -16,7 +16,7 @@ namespace ren {
 
 Shape broadcast_shapes(std::span<const Shape> shapes);  // throws invalid_model when they don't fit
 
-// The same where some operands are spread. They give no extent of H and W: others must.
+// The same where some operands are spread or windows. Those spread give no extent of H and W: others must.
 Shape full_shape(std::span<const Shape> operands, const ExpressionAttributes& attributes);
 
 // The full shape of a node's operands. Checks their number and types, and that the random state
@@ -60,11 +60,12 @@ void for_each_element(const ReferenceCall& call, Body body) {
         for (int64_t c = 0; c < full.c; ++c) {
           for (size_t i = 0; i < count; ++i) {
             const Shape& s = shapes[i];  // a dimension of 1 repeats: index modulo extent
-            const Spread by = attributes.spread(i);
-            const int64_t y = h / by.h % s.h, x = w / by.w % s.w;
-            inputs[i] = h % by.h != 0 || w % by.w != 0
+            const OperandView view = attributes.view(i);
+            const int64_t y = h / view.h % s.h, x = w / view.w % s.w;
+            const int64_t channel = view.is_window() ? view.first + c % view.count : c % s.c;
+            inputs[i] = h % view.h != 0 || w % view.w != 0
                             ? 0.0
-                            : (*call.inputs[i])[size_t((((n % s.n) * s.h + y) * s.w + x) * s.c + c % s.c)];
+                            : (*call.inputs[i])[size_t((((n % s.n) * s.h + y) * s.w + x) * s.c + channel)];
           }
           RandomPoint point = state;
           point.sample += uint64_t(n);
@@ -74,8 +75,8 @@ void for_each_element(const ReferenceCall& call, Body body) {
         }
 }
 
-// Throws unsupported when the node reads or writes bits (b1) or reads an operand spread, for which CPUs have
-// no kernels.
+// Throws unsupported when the node reads or writes bits (b1) or reads an operand spread or by a window, for
+// which CPUs have no kernels.
 void refuse_forms_of_gpus(const Graph& graph, const Node& node);
 
 }  // namespace ren

@@ -37,7 +37,7 @@ void reference(const ReferenceCall& call) {
 void gradient(GradientContext& context) {
   const Node& node = context.node();
   const Expression& whole = node.as<PointwiseAttributes>().expression;
-  require(node.as<PointwiseAttributes>().spreads.empty(), "{}: only passes after autodiff spread operands",
+  require(node.as<PointwiseAttributes>().views.empty(), "{}: only passes after autodiff spread operands",
           node.name);
   std::vector<int> flowing, wanted;
   std::vector<TensorId> operands(node.inputs.begin(), node.inputs.begin() + whole.inputs), gradients;

@@ -76,8 +76,8 @@ std::vector<TensorId> emit_counts(GradientContext& context, const Expression& ex
 void gradient(GradientContext& context) {
   const Node node = context.node();
   const auto& a = node.as<ReduceAttributes>();
-  require(a.stored.empty() && a.spreads.empty(),
-          "{}: only passes after autodiff store in a reduction or spread operands", node.name);
+  require(a.stored.empty() && a.views.empty(),
+          "{}: only passes after autodiff store in a reduction or view operands", node.name);
   std::vector<TensorId> operands(node.inputs.begin(), node.inputs.begin() + a.expression.inputs);
   const Shape full = broadcast_shape(context.graph(), operands);
   const TensorId random_state = a.expression.uses_random() ? node.inputs[operands.size()] : kNoTensor;
@@ -131,7 +131,7 @@ std::string ReduceAttributes::text() const {
   for (const auto& [keep, letter] : {std::pair{n, 'n'}, {h, 'h'}, {w, 'w'}, {c, 'c'}})
     if (keep) kept += letter;
   return fmt::format("{} keep {}{}: {}{}", kind == ReduceKind::sum ? "sum" : "max", kept.empty() ? "-" : kept,
-                     stored.empty() ? "" : fmt::format(" store {}", stored.size()), spread_text(),
+                     stored.empty() ? "" : fmt::format(" store {}", stored.size()), view_text(),
                      expression.text());
 }
 

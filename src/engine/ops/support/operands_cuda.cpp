@@ -17,8 +17,8 @@ constexpr int64_t kMaskBits = 8;
 
 std::array<int64_t, 4> dimensions(const Shape& s) { return {s.n, s.h, s.w, s.c}; }
 
-int64_t step_of(const Spread& spread, size_t dimension) {
-  return dimension == 1 ? spread.h : dimension == 2 ? spread.w : 1;
+int64_t step_of(const OperandView& view, size_t dimension) {
+  return dimension == 1 ? view.h : dimension == 2 ? view.w : 1;
 }
 
 }  // namespace
@@ -38,22 +38,28 @@ Operands::Operands(const Graph& graph, const Node& node)
     const Tensor& t = graph.at(node.inputs[size_t(i)]);
     require(t.dtype != DType::b1 || t.shape.c % kMaskBits == 0, "{}: a mask of {} channels", node.name,
             t.shape.c);
-    operands_.push_back({t.dtype, t.shape, node.as<ExpressionAttributes>().spread(size_t(i)), {}, {}});
-    full_.n = std::max(full_.n, t.shape.n), full_.h = std::max(full_.h, t.shape.h);
-    full_.w = std::max(full_.w, t.shape.w), full_.c = std::max(full_.c, t.shape.c);
+    operands_.push_back(
+        {t.dtype, t.shape, node.as<ExpressionAttributes>().view(size_t(i)), t.shape.c, {}, {}});
+    Operand& o = operands_.back();
+    if (o.view.is_window()) o.shape.c = o.view.count;
+    full_.n = std::max(full_.n, o.shape.n), full_.h = std::max(full_.h, o.shape.h);
+    full_.w = std::max(full_.w, o.shape.w), full_.c = std::max(full_.c, o.shape.c);
   }
   merge_dimensions(node.name);
   for (Operand& o : operands_) {
-    int64_t stride = 1;
     o.full =
-        !o.spread.any() && std::none_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
-    o.fixed = !o.spread.any() && !o.strides.empty() &&
+        !o.view.any() && std::none_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
+    o.fixed = !o.view.any() && !o.strides.empty() &&
               std::all_of(o.strides.begin(), o.strides.end() - 1, [](int64_t s) { return s == 0; }) &&
               (o.strides.size() > 1 || o.strides.back() == 0);
+    int64_t stride = full_.c == 1 ? o.channels : 1;
     for (size_t d = extents_.size(); d-- > 0;) {
-      if (o.strides[d] == 0) continue;
-      o.strides[d] = stride;
-      stride *= divide_up(extents_[d], o.steps[d]);
+      if (o.strides[d] != 0) {
+        o.strides[d] = stride;
+        stride *= divide_up(extents_[d], o.steps[d]);
+      }
+      // The channels of a window are a dimension of their own.
+      if (o.view.is_window() && full_.c != 1 && d + 1 == extents_.size()) stride = o.channels;
     }
     if (!o.strides.empty() && o.strides.back() != 0)
       natural_width_ = std::max(natural_width_, elements_in_16_bytes(o.type));
@@ -63,18 +69,21 @@ Operands::Operands(const Graph& graph, const Node& node)
 // Neighbouring dimensions in which every operand behaves alike count as one.
 void Operands::merge_dimensions(const std::string& name) {
   const auto all = dimensions(full_);
+  const bool windows =
+      std::any_of(operands_.begin(), operands_.end(), [](const Operand& o) { return o.view.is_window(); });
   std::vector<int64_t> previous;
   for (size_t d = 0; d < all.size(); ++d) {
     if (all[d] == 1) continue;
     std::vector<int64_t> steps;  // 0: the operand repeats
     for (const Operand& o : operands_) {
-      const int64_t own = dimensions(o.shape)[d], step = step_of(o.spread, d);
+      const int64_t own = dimensions(o.shape)[d], step = step_of(o.view, d);
       require((own == 1 && step == 1) || own == divide_up(all[d], step), "{}: operands of different sizes",
               name);
       steps.push_back(own == 1 && step == 1 ? 0 : step);
     }
     const bool plain = std::all_of(steps.begin(), steps.end(), [](int64_t step) { return step <= 1; });
-    if (!extents_.empty() && steps == previous && plain) {
+    const bool apart = windows && d + 1 == all.size();
+    if (!extents_.empty() && steps == previous && plain && !apart) {
       extents_.back() *= all[d];
     } else {
       extents_.push_back(all[d]);
@@ -88,10 +97,14 @@ void Operands::merge_dimensions(const std::string& name) {
 }
 
 int Operands::widest(int limit) const {
-  // Neighbours of an operand that is spread in the innermost dimension are none in memory.
-  const auto is_split = [](const Operand& o) { return o.steps.back() != 1; };
+  // Neighbours of an operand that is spread in the innermost dimension, or a window of one channel, are none
+  // in memory.
+  const auto is_split = [](const Operand& o) { return o.steps.back() != 1 || o.strides.back() > 1; };
   if (extents_.empty() || std::any_of(operands_.begin(), operands_.end(), is_split)) return 1;
-  return power_of_two_in(extents_.back(), limit);
+  int width = power_of_two_in(extents_.back(), limit);
+  for (const Operand& o : operands_)
+    if (o.view.is_window()) width = power_of_two_in(o.view.first, power_of_two_in(o.channels, width));
+  return width;
 }
 
 size_t Operands::fixed() const {
@@ -125,6 +138,7 @@ std::string Operands::offset(const Operand& operand, std::string_view index) con
     }
     inner *= extents_[d];
   }
+  if (operand.view.first != 0) text += fmt::format("{}{}u", text.empty() ? "" : " + ", operand.view.first);
   return text.empty() ? "0" : text;
 }
 
@@ -148,7 +162,7 @@ std::string Operands::loads(int width, Which which, std::string_view index) cons
     const std::string from = fmt::format("x{} {} ({})", i, o.type == DType::b1 ? "," : "+", offset(o, index));
     const bool vector = !o.strides.empty() && o.strides.back() != 0;
     const std::string type = fmt::format("Vec<{}, {}>", name_of(o.type), width);
-    if (o.spread.any())
+    if (o.view.is_spread())
       guarded +=
           fmt::format("{0} a{1}{{}};\nif ({2}) a{1} = {0}::load({3});\n", type, i, guard(o, index), from);
     else if (vector)

@@ -12,8 +12,8 @@
 namespace ren::cuda {
 
 // How an expression's operands are read at V neighbouring elements of an index space in NHWC
-// order: which are vectors, which repeat, which are zero between their pixels, and at what offset.
-// Everything becomes constants of the generated lines.
+// order: which are vectors, which repeat, which are zero between their pixels, which are windows of
+// more channels, and at what offset. Everything becomes constants of the generated lines.
 class Operands {
  public:
   // Of a pointwise node or a reduction.
@@ -42,8 +42,9 @@ class Operands {
  private:
   struct Operand {
     DType type;
-    Shape shape;
-    Spread spread;
+    Shape shape;  // as the node sees it; a spread one's image is smaller
+    OperandView view;
+    int64_t channels;              // of its tensor
     std::vector<int64_t> strides;  // by merged dimension; 0: repeats
     std::vector<int64_t> steps;    // by merged dimension; beyond 1: zero but at multiples
     bool full = false;             // as long as the index space

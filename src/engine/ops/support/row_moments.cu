@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mean and inverse standard deviation of ROWS rows of L neighbouring elements. Both are written
 // EXPAND times in a row, by the lanes of one group.
-__device__ void put(index_t row, int lane, int lanes, float average, float variance, float* mean, float* inverse_std) {
+__device__ void put(index_t row, int lane, int lanes, float average, float variance, float* mean,
+                    float* inverse_std) {
   const float inverse = 1.0f / sqrtf(variance + EPSILON);
   for (int i = lane; i < EXPAND; i += lanes) {
     if (mean) mean[row * EXPAND + i] = average;
@@ -52,7 +53,8 @@ extern "C" __global__ void __launch_bounds__(256) short_rows(const X* x, float* 
 extern "C" __global__ void __launch_bounds__(256)
     long_rows(const X* x, float* mean, float* inverse_std, Moments* partial) {
   const index_t row = blockIdx.x / SPLITS, split = blockIdx.x % SPLITS;
-  const index_t begin = split * CHUNK + threadIdx.x * V, end = split * CHUNK + CHUNK < L ? split * CHUNK + CHUNK : L;
+  const index_t begin = split * CHUNK + threadIdx.x * V,
+                end = split * CHUNK + CHUNK < L ? split * CHUNK + CHUNK : L;
   const X* source = x + row * L;
   ShiftedSums sums;
   float count = 0.0f;
@@ -70,8 +72,10 @@ extern "C" __global__ void __launch_bounds__(256)
   __syncthreads();
   m = warps[0];
   for (int i = 1; i < 8; ++i) m = join(m, warps[i]);
-  if (SPLITS == 1) put(row, threadIdx.x, 256, m.mean, m.m2 / float(L), mean, inverse_std);
-  else if (threadIdx.x == 0) partial[blockIdx.x] = m;
+  if (SPLITS == 1)
+    put(row, threadIdx.x, 256, m.mean, m.m2 / float(L), mean, inverse_std);
+  else if (threadIdx.x == 0)
+    partial[blockIdx.x] = m;
 }
 
 // A warp a row.
