@@ -24,6 +24,7 @@ constexpr Pass kPasses[] = {
     {"lower", lower},
     {"amp", amp},
     {"fuse", fuse},
+    {"compute_in_pools", compute_in_pools},
     {"pack_masks", pack_masks},
     {"store_in_reductions", store_in_reductions},
     {"merge_reductions", merge_reductions},
@@ -54,6 +55,7 @@ TargetSpec target_of(DeviceKind kind) {
   TargetSpec target;
   if (kind != DeviceKind::cuda) return target;
   target.pads_images = true;
+  target.computes_in_pools = true;
   target.stores_in_reductions = true;
   target.sums_in_convolutions = true;
   target.packs_masks = true;

@@ -31,6 +31,8 @@ void amp(Graph& graph, const PassContext& context);
 // Inlines pointwise expressions into the pointwise and reduce nodes that read them, and drops
 // what nobody reads.
 void fuse(Graph& graph, const PassContext& context);
+// Lets a max pool compute the values that it alone reads, so that they are never stored.
+void compute_in_pools(Graph& graph, const PassContext& context);
 // Gives what backward takes from a ReLU's output, its sign, a tensor of bits.
 void pack_masks(Graph& graph, const PassContext& context);
 // Lets a reduction write, in passing, the pointwise value that it reads and others read again.

@@ -65,21 +65,22 @@ __device__ Values filled(unsigned word) {
 
 __device__ void load_taps(const X* x, const Strip& strip, int row, int column, unsigned outside,
                           Values (&to)[kRows][kColumns]) {
+  const int h = strip.h + row * DILATION_H, w = strip.w + column * DILATION_W;
+  const int64 from = ((int64(strip.at.n) * H + h) * W + w) * C + strip.at.c;  // the rest are constants
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
 #pragma unroll
-    for (int s = 0; s < kColumns; ++s) {
-      const int h = strip.h + (row + r) * DILATION_H, w = strip.w + (column + s) * DILATION_W;
+    for (int s = 0; s < kColumns; ++s)
       to[r][s] = is_inside(strip, row + r, column + s)
-                     ? Values::load(x + ((index_t(strip.at.n) * H + h) * W + w) * C + strip.at.c)
+                     ? Values::load(x + (from + int64(r * DILATION_H * W + s * DILATION_W) * C))
                      : filled(outside);
-    }
 }
 #endif
 
 #if !BACKWARD && !AVERAGE
 
 using Lanes = Packed<X>;
+constexpr unsigned kLeast = LEAST;  // a word: no value is below
 constexpr unsigned kOne = Lanes::kEach == 2 ? 0x10001u : 1u;
 
 // Tap `first`, ... of a window along one axis is the first on the input; 0 where there is none.
@@ -93,11 +94,13 @@ __device__ int first_tap(int begin, int dilation, int end) {
 struct Best {
   unsigned value[Values::kWords], place[Values::kWords];
 
+  // What is not above kLeast counts as that, so the first tap of all has it.
   __device__ void begin(int h, int w) {
     const int r = first_tap(h, DILATION_H, H), s = first_tap(w, DILATION_W, W);
+    const bool any = r >= 0 && s >= 0;
 #pragma unroll
     for (int i = 0; i < Values::kWords; ++i)
-      value[i] = Lanes::kLowest, place[i] = r < 0 || s < 0 ? 0u : unsigned(r * KERNEL_W + s) * kOne;
+      value[i] = any ? kLeast : Lanes::kLowest, place[i] = any ? unsigned(r * KERNEL_W + s) * kOne : 0u;
   }
   __device__ void take(const Values& values, unsigned tap) {
 #pragma unroll
@@ -146,9 +149,17 @@ __device__ void take_all(const Values (&taps)[kRows][kColumns], int first, int r
                  unsigned((row + i / kColumns) * KERNEL_W + column + i % kColumns), before);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) max_pool(const X* x, X* y, I* index) {
-  for (index_t number = index_t(blockIdx.x) * 256 + threadIdx.x; number < NUMBERS; number += index_t(gridDim.x) * 256) {
-    const Strip strip(number);
+// With COMPUTES the marked lines, generated from an expression, make the taps' values of its operands: once for each
+// tap, rounded as if they had been stored. Whoever wrote what is read then was a convolution, whose end is in the
+// cache still; else it was an expression, which went to the beginning.
+extern "C" __global__ void __launch_bounds__(256, 2) max_pool(
+    //@PARAMETERS
+    X* y, I* index) {
+  const index_t first = index_t(blockIdx.x) * 256 + threadIdx.x;
+  //@FIXED
+  for (index_t rest = first; rest < NUMBERS; rest += index_t(gridDim.x) * 256) {
+    const Strip strip(COMPUTES ? index_t(NUMBERS) - 1 - rest : rest);
+    //@LOADS
     Best best[TILE];
 #pragma unroll
     for (int t = 0; t < TILE; ++t) best[t].begin(strip.h + t * STRIDE_H, strip.w);
@@ -158,6 +169,20 @@ extern "C" __global__ void __launch_bounds__(256, 2) max_pool(const X* x, X* y, 
       for (int column = 0; column < KERNEL_W; column += kColumns) {
         Values taps[kRows][kColumns];
         load_taps(x, strip, row, column, Lanes::kLowest, taps);
+#if COMPUTES
+#pragma unroll
+        for (int i = 0; i < kRows * kColumns; ++i) {
+          const Values wide = taps[i / kColumns][i % kColumns];
+          float value[V];
+#pragma unroll
+          for (int v = 0; v < V; ++v) {
+            //@EVALUATE
+          }
+          taps[i / kColumns][i % kColumns] = is_inside(strip, row + i / kColumns, column + i % kColumns)
+                                                 ? Values::pack(value)
+                                                 : filled(Lanes::kLowest);
+        }
+#endif
 #pragma unroll
         for (int t = 0; t < TILE; ++t) take_all(taps, t * STRIDE_H, row, column, best[t]);
       }
@@ -215,7 +240,7 @@ struct Window {
 #else
   Vec<I, V> places;
 #endif
-  __device__ void load(const DY* dy, const I* index, index_t from, [[maybe_unused]] int p, [[maybe_unused]] int q) {
+  __device__ void load(const DY* dy, const I* index, int64 from, [[maybe_unused]] int p, [[maybe_unused]] int q) {
     gradients = Vec<DY, V>::load(dy + from);
 #if AVERAGE
     share = window_share(p, q);
@@ -249,6 +274,8 @@ __device__ void gather(const DY* dy, const I* index, DX* dx) {
   for (index_t rest = index_t(blockIdx.x) * 256 + threadIdx.x; rest < NUMBERS; rest += index_t(gridDim.x) * 256) {
     const Place at(index_t(NUMBERS) - 1 - rest, TILES_W, TILES_H);
     const int i = at.h + PAD_TOP / STRIDE_H, j = at.w + PAD_LEFT / STRIDE_W;
+    const int64 from = ((int64(at.n) * P + i - (kLiveH - 1)) * Q + j - (kLiveW - 1)) * C + at.c;
+    const int64 to = ((int64(at.n) * H + i * STRIDE_H - PAD_TOP) * W + j * STRIDE_W - PAD_LEFT) * C + at.c;
     Window windows[kLiveH][kLiveW];
 #pragma unroll
     for (int k = 0; k < kLiveH; ++k)
@@ -257,7 +284,7 @@ __device__ void gather(const DY* dy, const I* index, DX* dx) {
         const int p = i - (kLiveH - 1) + k, q = j - (kLiveW - 1) + l;
         windows[k][l] = {};
         if (p >= 0 && p < P && q >= 0 && q < Q)
-          windows[k][l].load(dy, index, ((index_t(at.n) * P + p) * Q + q) * C + at.c, p, q);
+          windows[k][l].load(dy, index, from + int64(k * Q + l) * C, p, q);
       }
 #pragma unroll
     for (int a = 0; a < STRIDE_H; ++a)
@@ -274,7 +301,7 @@ __device__ void gather(const DY* dy, const I* index, DX* dx) {
             if (r > kReachH || s > kReachW || r % DILATION_H != 0 || s % DILATION_W != 0) continue;
             windows[k][l].add_to(sum, r / DILATION_H, s / DILATION_W);
           }
-        Vec<DX, V>::pack(sum).store(dx + ((index_t(at.n) * H + h) * W + w) * C + at.c);
+        Vec<DX, V>::pack(sum).store(dx + (to + int64(a * W + b) * C));
       }
   }
 }

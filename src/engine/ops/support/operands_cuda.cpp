@@ -80,6 +80,12 @@ size_t Operands::fixed() const {
   return size_t(std::count_if(operands_.begin(), operands_.end(), [](const Operand& o) { return o.fixed; }));
 }
 
+std::optional<size_t> Operands::only_varying() const {
+  if (fixed() + 1 != count()) return {};
+  const auto varies = [](const Operand& o) { return !o.fixed; };
+  return size_t(std::find_if(operands_.begin(), operands_.end(), varies) - operands_.begin());
+}
+
 std::string Operands::parameters() const {
   std::string text;
   for (size_t i = 0; i < operands_.size(); ++i)

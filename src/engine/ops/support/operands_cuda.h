@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class Operands {
   // The statements of element e + v, and one text for each output.
   std::string evaluate(std::vector<std::string>& outputs) const;
   size_t fixed() const;  // how many operands are
+  // The operand that is no `fixed` one, where there is just one of these.
+  std::optional<size_t> only_varying() const;
   size_t count() const { return operands_.size(); }
   bool random() const { return random_; }  // the input after the operands is the random state
 

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "engine/compile/compile.h"
+#include "engine/ir/builder.h"
+#include "small_models.h"
+#include "step_runs.h"
+
+namespace ren {
+namespace {
+
+using namespace test;
+
+AttributesPtr pool(int64_t kernel, int64_t stride, int64_t pad) {
+  auto a = std::make_shared<PoolAttributes>();
+  a->kernel_h = a->kernel_w = kernel;
+  a->stride_h = a->stride_w = stride;
+  a->pad_top = a->pad_left = a->pad_bottom = a->pad_right = pad;
+  return a;
+}
+
+TensorId max_pool(ModelBuilder& m, TensorId x, const AttributesPtr& a = pool(3, 2, 1)) {
+  return emit(m.builder, Op::max_pool, "maxpool", {x}, a)[0];
+}
+
+// A stem as a ResNet has it, and something behind it.
+Graph finish(ModelBuilder& m, TensorId pooled) {
+  return m.finish(m.linear(m.global_mean(m.relu(m.conv(pooled, 6, 3, 1))), 4));
+}
+Graph stem(const AttributesPtr& a = pool(3, 2, 1)) {
+  ModelBuilder m(3, 9, 3);
+  return finish(m, max_pool(m, m.relu(m.batch_norm(m.conv(m.graph.input, 8, 3, 1))), a));
+}
+
+TrainingSpec on_gpu(Precision precision) {
+  TrainingSpec spec = mixed_on_gpu();
+  spec.precision = precision;
+  return spec;
+}
+
+Graph compiled(const Graph& model, const TrainingSpec& spec = mixed_on_gpu(), Role role = Role::step) {
+  return compile_variant(model, spec, {role, 3});
+}
+
+const Node& only_pool(const Graph& graph) {
+  const auto is_pool = [](const Node& n) { return n.op == Op::max_pool; };
+  EXPECT_EQ(std::count_if(graph.nodes.begin(), graph.nodes.end(), is_pool), 1);
+  return *std::find_if(graph.nodes.begin(), graph.nodes.end(), is_pool);
+}
+
+bool computes(const Graph& graph) { return only_pool(graph).as<PoolAttributes>().computes(); }
+
+TEST(ComputeInPools, ChangesNoResultAndStoresNoValue) {
+  const auto graphs = graphs_after_passes(stem(), mixed_on_gpu());
+  const Graph &before = graphs.at("fuse"), &after = graphs.at("compute_in_pools");
+  ASSERT_FALSE(computes(before));
+  ASSERT_TRUE(computes(after));
+  EXPECT_EQ(after.nodes.size() + 1, before.nodes.size());
+  const TensorId value = only_pool(before).inputs[0];
+  for (const Node& node : after.nodes)
+    for (const auto* ids : {&node.inputs, &node.outputs})
+      EXPECT_EQ(std::count(ids->begin(), ids->end(), value), 0) << node.name;
+  expect_same_gradients(before, after, 0);
+  // In double either way; the variance comes from other sums then.
+  expect_same_gradients(before, graphs.at("statistics_from_sums"), 1e-12);
+  ReferenceRun run(after);
+  fill(run, after);
+  run_forward_backward(run, after);
+  const std::vector<double>& gradient = run.family(0, Region::G);
+  EXPECT_TRUE(std::any_of(gradient.begin(), gradient.end(), [](double g) { return std::abs(g) > 1e-3; }));
+}
+
+// What the pool computes it computes from the convolution's sums, whose node of statistics is gone with it.
+TEST(ComputeInPools, StatisticsComeFromSumsThereToo) {
+  const Graph graph = compiled(stem());
+  for (const Node& node : graph.nodes) EXPECT_NE(node.op, Op::batch_norm_statistics);
+  const Node& node = only_pool(graph);
+  const auto reads = [&](TensorId id) {
+    return std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
+  };
+  const auto conv = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                 [&](const Node& n) { return n.op == Op::conv && reads(n.outputs[0]); });
+  ASSERT_NE(conv, graph.nodes.end());
+  ASSERT_EQ(conv->outputs.size(), 3u);
+  EXPECT_TRUE(reads(conv->outputs[1]) && reads(conv->outputs[2]));
+  std::vector<TensorType> types;
+  for (const TensorId id : node.inputs) types.push_back(graph.at(id).type());
+  const auto inferred = definition_of(Op::max_pool).infer(node, types);
+  EXPECT_EQ(inferred[0], graph.at(node.outputs[0]).type());
+  EXPECT_EQ(inferred[1], graph.at(node.outputs[1]).type());
+}
+
+TEST(ComputeInPools, InEveryRoleAndPrecisionOnGpusAlone) {
+  for (const Role role : {Role::step, Role::accumulate, Role::evaluate, Role::predict})
+    for (const Precision precision : {Precision::fp32, Precision::fp16, Precision::bf16, Precision::tf32}) {
+      EXPECT_TRUE(computes(compiled(stem(), on_gpu(precision), role)));
+      TrainingSpec cpu = on_gpu(precision);
+      cpu.target = target_of(DeviceKind::cpu);
+      EXPECT_FALSE(computes(compiled(stem(), cpu, role)));
+    }
+}
+
+TEST(ComputeInPools, OnlyWhereWindowsOverlapLittle) {
+  EXPECT_TRUE(computes(compiled(stem(pool(2, 2, 0)))));
+  EXPECT_TRUE(computes(compiled(stem(pool(4, 2, 1)))));
+  EXPECT_FALSE(computes(compiled(stem(pool(5, 2, 2)))));
+  EXPECT_FALSE(computes(compiled(stem(pool(3, 1, 1)))));
+}
+
+TEST(ComputeInPools, NotWhatAnotherNodeReads) {
+  ModelBuilder m(3, 9, 3);
+  const TensorId value = m.relu(m.batch_norm(m.conv(m.graph.input, 8, 3, 1)));
+  const TensorId both = m.add(max_pool(m, value), m.conv(value, 8, 3, 2));
+  EXPECT_FALSE(computes(compiled(finish(m, both))));
+}
+
+// Backward asks for the ReLU's sign, for which it would have to read all of the convolution's result.
+TEST(ComputeInPools, NotWhatBackwardReads) {
+  ModelBuilder m(3, 9, 3);
+  const Graph model = finish(m, max_pool(m, m.relu(m.conv(m.graph.input, 8, 3, 1))));
+  EXPECT_FALSE(computes(compiled(model)));
+  EXPECT_TRUE(computes(compiled(model, mixed_on_gpu(), Role::evaluate)));
+}
+
+TEST(ComputeInPools, NotWhatIsDearOrReadsTwoLargeTensors) {
+  ModelBuilder dear(3, 9, 3);
+  const TensorId value = dear.tanh(dear.batch_norm(dear.conv(dear.graph.input, 8, 3, 1)));
+  EXPECT_FALSE(computes(compiled(finish(dear, max_pool(dear, value)), mixed_on_gpu(), Role::evaluate)));
+  ModelBuilder two(3, 9, 3);
+  const TensorId sum = two.add(two.conv(two.graph.input, 8, 3, 1), two.conv(two.graph.input, 8, 3, 1));
+  EXPECT_FALSE(computes(compiled(finish(two, max_pool(two, sum)), mixed_on_gpu(), Role::evaluate)));
+}
+
+TEST(ComputeInPools, NotAnOutputOfTheModel) {
+  ModelBuilder m(3, 9, 3);
+  const TensorId value = m.relu(m.batch_norm(m.conv(m.graph.input, 8, 3, 1)));
+  Graph model = finish(m, max_pool(m, value));
+  model.outputs.push_back({"features", value});
+  EXPECT_FALSE(computes(compiled(model, mixed_on_gpu(), Role::predict)));
+}
+
+TEST(ComputeInPools, EveryBatchSizeComesOutAlike) {
+  std::string first;
+  for (const int64_t batch : {2, 3, 5}) {
+    const Graph graph = compile_variant(stem(), mixed_on_gpu(), {Role::step, batch});
+    std::string ops;
+    for (const Node& node : graph.nodes) ops += std::string(name_of(node.op)) + " ";
+    EXPECT_TRUE(computes(graph));
+    if (first.empty()) first = ops;
+    EXPECT_EQ(ops, first);
+  }
+}
+
+}  // namespace
+}  // namespace ren
