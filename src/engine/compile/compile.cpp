@@ -20,6 +20,7 @@ constexpr Pass kPasses[] = {
     {"attach_input", attach_input},
     {"attach_loss", attach_loss},
     {"absorb_bias", absorb_bias},
+    {"relu_behind_pools", relu_behind_pools},
     {"autodiff", autodiff},
     {"lower", lower},
     {"amp", amp},

@@ -22,6 +22,8 @@ void attach_input(Graph& graph, const PassContext& context);
 void attach_loss(Graph& graph, const PassContext& context);
 // A bias right before a training normalisation cancels there: only the running mean sees it.
 void absorb_bias(Graph& graph, const PassContext& context);
+// Lets a max pool come before the ReLU that it alone reads: there are fewer values behind it.
+void relu_behind_pools(Graph& graph, const PassContext& context);
 // Appends the backward nodes; gradients of trained parameters land in G.
 void autodiff(Graph& graph, const PassContext& context);
 // Splits composite normalisations into statistics and one pointwise expression.

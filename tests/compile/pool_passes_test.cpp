@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/compile/compile.h"
+#include "engine/compile/reference.h"
 #include "engine/ir/builder.h"
 #include "small_models.h"
 #include "step_runs.h"
@@ -118,10 +119,14 @@ TEST(ComputeInPools, NotWhatAnotherNodeReads) {
   EXPECT_FALSE(computes(compiled(finish(m, both))));
 }
 
-// Backward asks for the ReLU's sign, for which it would have to read all of the convolution's result.
+// Backward asks where the value is above the constant, for which it would have to read all of the
+// convolution's result.
 TEST(ComputeInPools, NotWhatBackwardReads) {
   ModelBuilder m(3, 9, 3);
-  const Graph model = finish(m, max_pool(m, m.relu(m.conv(m.graph.input, 8, 3, 1))));
+  ExpressionBuilder e;
+  const Expression at_least_one = e.finish({e.maximum(e.input(0), e.constant(1))}, 1);
+  const TensorId value = m.pointwise("max", {m.conv(m.graph.input, 8, 3, 1)}, at_least_one);
+  const Graph model = finish(m, max_pool(m, value));
   EXPECT_FALSE(computes(compiled(model)));
   EXPECT_TRUE(computes(compiled(model, mixed_on_gpu(), Role::evaluate)));
 }
@@ -153,6 +158,84 @@ TEST(ComputeInPools, EveryBatchSizeComesOutAlike) {
     if (first.empty()) first = ops;
     EXPECT_EQ(ops, first);
   }
+}
+
+// Of convolutions without normalisation, as AlexNet and VGG have them; a bias of 1 makes some windows
+// positive and some not.
+Graph plain(const AttributesPtr& a = pool(3, 2, 1)) {
+  ModelBuilder m(3, 9, 3);
+  const TensorId first = max_pool(m, m.relu(m.conv(m.graph.input, 8, 3, 1, true)), a);
+  return finish(m, max_pool(m, m.relu(m.conv(first, 8, 3, 1, true)), pool(2, 2, 0)));
+}
+
+// The pools whose input is a ReLU's value, and those whose output goes into one alone.
+struct Order {
+  int relu_first = 0, pool_first = 0;
+};
+Order order_of(const Graph& graph) {
+  Order order;
+  for (const Node& a : graph.nodes)
+    for (const Node& b : graph.nodes) {
+      if (a.phase != Phase::forward || b.phase != Phase::forward || a.outputs.empty()) continue;
+      const bool feeds = std::find(b.inputs.begin(), b.inputs.end(), a.outputs[0]) != b.inputs.end();
+      order.relu_first += feeds && a.op == Op::pointwise && b.op == Op::max_pool;
+      order.pool_first += feeds && a.op == Op::max_pool && b.op == Op::pointwise;
+    }
+  return order;
+}
+
+TEST(ReluBehindPools, ChangesNoResult) {
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
+    TrainingSpec spec = float_images();
+    spec.target = target_of(device);
+    const auto graphs = graphs_after_passes(plain(), spec);
+    EXPECT_EQ(order_of(graphs.at("absorb_bias")).relu_first, 2);
+    EXPECT_EQ(order_of(graphs.at("relu_behind_pools")).relu_first, 0);
+    EXPECT_EQ(order_of(graphs.at("relu_behind_pools")).pool_first, 2);
+    const Graph& after = graphs.at("update");
+    // The same model with the ReLUs where they were: no pass touches them where another node reads them, too.
+    Graph kept = plain();
+    for (const Node& node : kept.nodes)
+      if (node.op == Op::pointwise) kept.at(node.outputs[0]).keep = true;
+    const Graph before = compile_variant(kept, spec, {Role::step, 3});
+    ASSERT_EQ(order_of(before).relu_first, 2);
+    expect_same_gradients(before, after, 0);
+    ReferenceRun run(after);
+    fill(run, after);
+    run_forward_backward(run, after);
+    const std::vector<double>& gradient = run.family(0, Region::G);
+    EXPECT_TRUE(std::any_of(gradient.begin(), gradient.end(), [](double g) { return std::abs(g) > 1e-3; }));
+  }
+}
+
+TEST(ReluBehindPools, OnlyWhereThatSavesWork) {
+  const auto moved = [](const Graph& model, const TrainingSpec& spec = float_images(),
+                        Role role = Role::step) {
+    return order_of(compile_variant(model, spec, {role, 3})).pool_first;
+  };
+  EXPECT_EQ(moved(plain()), 2);
+  EXPECT_EQ(moved(plain(pool(3, 1, 1))), 1);  // as many values behind it as before
+  EXPECT_EQ(moved(stem()), 0);                // one pass with the normalisation
+  EXPECT_EQ(moved(plain(), float_images(), Role::evaluate), 2);
+  EXPECT_EQ(moved(plain(), mixed_on_gpu()), 2);
+  EXPECT_EQ(moved(plain(), mixed_on_gpu(), Role::evaluate), 0);  // the pools compute it
+  ModelBuilder m(3, 9, 3);
+  const TensorId value = m.relu(m.conv(m.graph.input, 8, 3, 1));
+  const Graph branches = finish(m, m.conv(m.add(max_pool(m, value), m.conv(value, 8, 3, 2)), 8, 3, 1));
+  EXPECT_EQ(order_of(compile_variant(branches, float_images(), {Role::step, 3})).relu_first, 1);
+  ModelBuilder other(3, 9, 3);
+  const TensorId tanh = other.tanh(other.conv(other.graph.input, 8, 3, 1));
+  EXPECT_EQ(moved(finish(other, max_pool(other, tanh))), 0);
+}
+
+// A ReLU goes behind all of the pools in a row.
+TEST(ReluBehindPools, GoesBehindTheLastPool) {
+  ModelBuilder m(3, 9, 3);
+  const TensorId value = m.relu(m.conv(m.graph.input, 8, 3, 1));
+  const Graph model = finish(m, max_pool(m, max_pool(m, value), pool(2, 2, 0)));
+  const Order order = order_of(compile_variant(model, float_images(), {Role::step, 3}));
+  EXPECT_EQ(order.relu_first, 0);
+  EXPECT_EQ(order.pool_first, 1);
 }
 
 }  // namespace
