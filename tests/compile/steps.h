@@ -31,6 +31,9 @@ inline void fill(ReferenceRun& run, const Graph& graph) {
   for (const Parameter& p : graph.parameters)
     for (double& v : run.value(p.value))
       v = p.kind == ParameterKind::norm_scale ? 1.0 + 0.2 * normal(random) : 0.3 * normal(random);
+  for (size_t i = 0; i < graph.tensors.size(); ++i)  // 16-bit copies, which a range operation makes
+    if (graph.tensors[i].region == Region::A)
+      run.value(TensorId(i)) = run.family(graph.tensors[i].parameter, Region::W);
   for (size_t b = 0; b < graph.buffers.size(); ++b)
     for (double& v : run.value(graph.buffers[b].value))
       v = b % 2 == 1 ? 1.0 + 0.1 * std::abs(normal(random)) : 0.1 * normal(random);

@@ -50,9 +50,12 @@ inline void add_pool_cases(std::vector<CudaCase>& cases, DType type) {
     int64_t dilation;
   };
   const Geometry geometries[] = {
-      {{2, 8, 8, 16}, 2, 2, 0, false, false, 1}, {{2, 9, 7, 5}, 3, 2, 1, false, false, 1},
-      {{1, 9, 9, 3}, 4, 4, 2, true, true, 1},    {{1, 2, 2, 4}, 3, 3, 1, true, false, 1},
-      {{2, 11, 13, 6}, 3, 2, 1, false, true, 2}, {{2, 20, 20, 3}, 17, 3, 8, false, true, 1}};
+      {{2, 8, 8, 16}, 2, 2, 0, false, false, 1},   {{2, 9, 7, 5}, 3, 2, 1, false, false, 1},
+      {{1, 9, 9, 3}, 4, 4, 2, true, true, 1},      {{1, 2, 2, 4}, 3, 3, 1, true, false, 1},
+      {{2, 11, 13, 6}, 3, 2, 1, false, true, 2},   {{2, 20, 20, 3}, 17, 3, 8, false, true, 1},
+      {{2, 13, 10, 16}, 3, 2, 1, false, false, 1}, {{2, 9, 11, 16}, 3, 1, 1, false, true, 1},
+      {{1, 14, 17, 8}, 5, 3, 2, false, false, 1},  {{1, 13, 13, 16}, 13, 1, 6, false, true, 1},
+      {{1, 7, 8, 8}, 2, 3, 0, false, false, 1}};
   for (const Geometry& g : geometries) {
     const std::string at = fmt::format("{} {} k{} s{} p{} d{}", name_of(type), to_string(g.x), g.kernel,
                                        g.stride, g.pad, g.dilation);

@@ -329,6 +329,42 @@ void add_padded_load_case(std::vector<CudaCase>& cases, DType type, DType from) 
        1, type});
 }
 
+// A max pool of relu((x - mean) * inverse * scale + bias), or of relu(x) alone. All of it is exact in every type, so
+// that equal values are equal for the reference, too, and the place of the first of them is the same.
+void add_computing_pool_case(std::vector<CudaCase>& cases, DType type, const Shape& s, int64_t kernel,
+                             int64_t stride, int64_t pad, bool normalised) {
+  cases.push_back(
+      {fmt::format("max_pool that computes {} {} k{} s{}{}", name_of(type), to_string(s), kernel, stride,
+                   normalised ? "" : " relu"),
+       [=](Case& c) {
+         const auto a = test::pool(kernel, stride, pad, false, false);
+         std::vector<TensorId> operands;
+         const auto operand = [&](const char* name, const std::vector<double>& of) {
+           Values values = random_integers(s.c, operands.size(), int64_t(of.size()));
+           for (double& v : values) v = of[size_t(v)];
+           operands.push_back(c.input(name, {1, 1, 1, s.c}, DType::f32, values));
+         };
+         if (normalised) operand("mean", {0, 1, 2, 3});
+         const TensorId x = c.input("x", s, type, random_integers(s.elements(), 1, 6));
+         operands.push_back(x);
+         if (normalised) {
+           operand("inverse", {0.5, 1, 2});
+           operand("scale", {-1, -0.5, 1, 2});
+           operand("bias", {-2, -1, 0, 1});
+         }
+         ExpressionBuilder e;
+         Value value = e.input(0);
+         if (normalised)
+           value =
+               e.add(e.mul(e.mul(e.sub(e.input(1), e.input(0)), e.input(2)), e.input(3)), e.input(4));
+         a->expression = e.finish({e.maximum(value, e.constant(0))}, int(operands.size()));
+         const auto out = c.add(Op::max_pool, operands, a);
+         c.add(Op::max_pool_backward, {c.input("dy", c.graph.at(out[0]).shape, type, 2), out[1], x},
+               test::pool(kernel, stride, pad, false, false));
+       },
+       kernel * kernel, type});
+}
+
 }  // namespace
 
 void add_fused_cases(std::vector<CudaCase>& cases, DType type) {
@@ -345,6 +381,12 @@ void add_fused_cases(std::vector<CudaCase>& cases, DType type) {
   add_window_case(cases, type, {1, 1, 9, 16}, 48, 16, 32);
   add_compact_gradient_case(cases, type, {4, 7, 7, 64}, 128);
   add_compact_gradient_case(cases, type, {2, 4, 3, 24}, 40);
+  for (const bool normalised : {true, false}) {
+    add_computing_pool_case(cases, type, {8, 41, 40, 24}, 3, 2, 1, normalised);  // threads stay with channels
+    add_computing_pool_case(cases, type, {2, 9, 8, 24}, 2, 2, 0, normalised);    // and here not
+    add_computing_pool_case(cases, type, {2, 9, 7, 5}, 3, 2, 1, normalised);
+    add_computing_pool_case(cases, type, {1, 20, 21, 16}, 7, 4, 3, normalised);  // more taps than a thread holds
+  }
   if (type == DType::f32) return;
   for (const Shape& s : {Shape{8, 40, 40, 16}, Shape{3, 5, 7, 24}, Shape{2, 3, 3, 8}, Shape{64, 14, 14, 256}})
     add_mask_case(cases, type, s);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "cuda/cases.h"
 #include "cuda/run_cuda.h"
@@ -74,6 +75,33 @@ void compare_chosen(const CudaCase& test, Chosen chosen) {
 TEST_P(CudaKernels, OurOwnBehindTheLibrariesToo) { compare_chosen(GetParam(), Chosen::own); }
 TEST_P(CudaKernels, ThoseOfTf32Too) { compare_chosen(GetParam(), Chosen::tf32); }
 TEST_P(CudaKernels, ThoseOfDeterministicTrainingToo) { compare_chosen(GetParam(), Chosen::deterministic); }
+
+// A NaN beats all, and the first of equal values counts, even at minus infinity; in small windows, whose taps
+// a thread has at once, and in large ones.
+TEST(CudaPool, PutsNanFirstAndTakesTheFirstOfInfinities) {
+  REN_NEED_GPU(device);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16})
+    for (const int64_t kernel : {3, 5}) {
+      const Shape s{1, 12, 12, 8};
+      Values x = random_integers(s.elements(), 7, 4);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const auto pixel = int64_t(i) / s.c, h = pixel / s.w, w = pixel % s.w;
+        if (h >= 6) x[i] = -std::numeric_limits<double>::infinity();
+        if (h == 2 && w == int64_t(i) % s.c)
+          x[i] = std::nan("");  // one a channel: which of two it is, is open
+      }
+      Case c;
+      const auto out = c.add(Op::max_pool, {c.input("x", s, type, x)}, pool(kernel, 2, 1, false, false));
+      const auto wanted = c.run_reference();
+      DeviceTensors tensors(*device, c);
+      const BoundCase bound = bind_case(*device, c, tensors, Chosen::measured);
+      for (const auto& k : bound.kernels) k->launch();
+      device->synchronize();
+      const auto found = tensors.read();
+      for (const TensorId id : out)
+        EXPECT_TRUE(same(found.at(id), wanted.at(id))) << name_of(type) << ", kernel " << kernel;
+    }
+}
 
 std::string test_name(const testing::TestParamInfo<CudaCase>& info) {
   std::string name = info.param.name;

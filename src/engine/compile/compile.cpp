@@ -20,10 +20,12 @@ constexpr Pass kPasses[] = {
     {"attach_input", attach_input},
     {"attach_loss", attach_loss},
     {"absorb_bias", absorb_bias},
+    {"relu_behind_pools", relu_behind_pools},
     {"autodiff", autodiff},
     {"lower", lower},
     {"amp", amp},
     {"fuse", fuse},
+    {"compute_in_pools", compute_in_pools},
     {"pack_masks", pack_masks},
     {"store_in_reductions", store_in_reductions},
     {"merge_reductions", merge_reductions},
@@ -56,6 +58,7 @@ TargetSpec target_of(DeviceKind kind) {
   TargetSpec target;
   if (kind != DeviceKind::cuda) return target;
   target.pads_images = true;
+  target.computes_in_pools = true;
   target.stores_in_reductions = true;
   target.sums_in_convolutions = true;
   target.packs_masks = true;

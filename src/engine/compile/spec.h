@@ -63,6 +63,7 @@ struct LossScaleSpec {
 // What passes need to know of the device: which forms its kernels have, what work costs there.
 struct TargetSpec {
   bool pads_images = false;           // 16-bit images to a multiple of 4 channels, for its convolutions
+  bool computes_in_pools = false;     // PoolAttributes::expression
   bool stores_in_reductions = false;  // ReduceAttributes::stored
   bool sums_in_convolutions = false;  // ConvAttributes::sums
   bool packs_masks = false;           // tensors of DType::b1

@@ -15,6 +15,21 @@ bool contains(const Ids& ids, TensorId id) {
 
 }  // namespace
 
+bool is_heavy(Prim prim) {
+  switch (prim) {
+    case Prim::exp:
+    case Prim::log:
+    case Prim::tanh:
+    case Prim::erf:
+    case Prim::sigmoid:
+    case Prim::softplus:
+    case Prim::uniform:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::vector<TensorId> joint_operands(const Node& first, const Node& second) {
   std::vector<TensorId> operands;
   for (const TensorId id : operands_of(first))

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pool/pool.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace ren {
@@ -12,12 +13,21 @@ namespace ren {
 // A bound on the operands of a fused expression: beyond it kernels spill and lifetimes grow for little.
 constexpr size_t kMostOperands = 12;
 
-// Pointwise nodes and reductions compute expressions.
-inline bool takes_expression(const Node& node) { return node.op == Op::pointwise || node.op == Op::reduce; }
+// Pointwise nodes and reductions compute expressions, and pools to which compute_in_pools gave one.
+inline bool takes_expression(const Node& node) {
+  return node.op == Op::pointwise || node.op == Op::reduce ||
+         (node.op == Op::max_pool && node.as<PoolAttributes>().computes());
+}
+
+// Those whose attributes may view operands.
+inline bool takes_views(const Node& node) { return node.op == Op::pointwise || node.op == Op::reduce; }
 
 inline const Expression& expression_of(const Node& node) {
   return node.as<ExpressionAttributes>().expression;
 }
+
+// The primitives that TargetSpec::heavy_prim_bytes is about.
+bool is_heavy(Prim prim);
 
 // The operands of the expression, without the random state behind them.
 inline std::span<const TensorId> operands_of(const Node& node) {

@@ -14,21 +14,6 @@ namespace {
 constexpr int kMaxPrims = 120;  // of a fused expression, for the same reason as kMostOperands
 constexpr int64_t kNarrow = 8;  // an operand of at most this fraction of another costs little beside it
 
-bool is_heavy(Prim prim) {
-  switch (prim) {
-    case Prim::exp:
-    case Prim::log:
-    case Prim::tanh:
-    case Prim::erf:
-    case Prim::sigmoid:
-    case Prim::softplus:
-    case Prim::uniform:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // What reading a value would take if it were not stored.
 struct Definition {
   size_t node = 0, output = 0;

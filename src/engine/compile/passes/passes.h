@@ -22,6 +22,8 @@ void attach_input(Graph& graph, const PassContext& context);
 void attach_loss(Graph& graph, const PassContext& context);
 // A bias right before a training normalisation cancels there: only the running mean sees it.
 void absorb_bias(Graph& graph, const PassContext& context);
+// Lets a max pool come before the ReLU that it alone reads: there are fewer values behind it.
+void relu_behind_pools(Graph& graph, const PassContext& context);
 // Appends the backward nodes; gradients of trained parameters land in G.
 void autodiff(Graph& graph, const PassContext& context);
 // Splits composite normalisations into statistics and one pointwise expression.
@@ -31,6 +33,8 @@ void amp(Graph& graph, const PassContext& context);
 // Inlines pointwise expressions into the pointwise and reduce nodes that read them, and drops
 // what nobody reads.
 void fuse(Graph& graph, const PassContext& context);
+// Lets a max pool compute the values that it alone reads, so that they are never stored.
+void compute_in_pools(Graph& graph, const PassContext& context);
 // Gives what backward takes from a ReLU's output, its sign, a tensor of bits.
 void pack_masks(Graph& graph, const PassContext& context);
 // Lets a reduction write, in passing, the pointwise value that it reads and others read again.

@@ -47,7 +47,7 @@ class ReadWindows {
 
   // Of the node's whole channels, by an operand that nothing views yet.
   bool may_view(const Use& use) const {
-    if (!takes_expression(*use.node) || use.input >= operands_of(*use.node).size()) return false;
+    if (!takes_views(*use.node) || use.input >= operands_of(*use.node).size()) return false;
     return !use.node->as<ExpressionAttributes>().view(use.input).any() &&
            graph_.at(use.node->inputs[use.input]).shape.c == full_shape_of(graph_, *use.node).c;
   }

@@ -42,7 +42,7 @@ class SpreadGradients {
 
   // What is spread gives no extents of the image: another operand must.
   bool may_spread(const Use& use) const {
-    const auto reads = takes_expression(*use.node) ? operands_of(*use.node) : std::span<const TensorId>();
+    const auto reads = takes_views(*use.node) ? operands_of(*use.node) : std::span<const TensorId>();
     if (use.input >= reads.size()) return false;
     const auto& attributes = use.node->as<ExpressionAttributes>();
     const Shape full = full_shape_of(graph_, *use.node), own = graph_.at(reads[use.input]).shape;

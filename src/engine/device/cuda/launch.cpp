@@ -2,6 +2,7 @@
 #include "engine/device/cuda/launch.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/device/cuda/check.h"
 
@@ -11,6 +12,13 @@ Grid grid_for(const CudaDevice& device, int64_t items, int threads, int blocks_p
   const int64_t wanted = (items + threads - 1) / threads;
   const int64_t most = int64_t(device.processors()) * blocks_per_processor;
   return {unsigned(std::clamp<int64_t>(wanted, 1, most))};
+}
+
+bool align_grid(Grid& grid, int64_t block, int64_t innermost) {
+  const int64_t step = innermost / std::gcd(innermost, block);
+  if (step > grid.x) return false;
+  grid.x -= unsigned(grid.x % step);
+  return true;
 }
 
 LaunchList::Step& LaunchList::Step::add_bytes(const void* bytes, size_t count) {

@@ -22,6 +22,10 @@ struct Grid {
 // no more than there are items.
 Grid grid_for(const CudaDevice& device, int64_t items, int threads, int blocks_per_processor = 8);
 
+// Fewer blocks, such that a thread that goes on by all of the grid's elements, `block` of each block, stays
+// at one place in runs of `innermost` neighbours; false where that takes more blocks than there are.
+bool align_grid(Grid& grid, int64_t block, int64_t innermost);
+
 // A bound node of this backend: kernels of our own, fills and copies, in order.
 class LaunchList final : public Kernel {
  public:

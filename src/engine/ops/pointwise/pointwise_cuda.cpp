@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "engine/device/cuda/launch.h"
 #include "engine/ops/support/operands_cuda.h"
 #include "engine/pointwise/cuda_source.h"
@@ -19,14 +17,6 @@ struct Specialised {
   KernelSource source{"pointwise.cu"};
   Grid grid;
 };
-
-// Blocks such that each thread stays at one place of the innermost run, if few more make it so.
-bool align_grid(Grid& grid, int64_t innermost, int64_t width) {
-  const int64_t step = innermost / std::gcd(innermost, kThreads * width);
-  if (step > grid.x) return false;
-  grid.x -= unsigned(grid.x % step);
-  return true;
-}
 
 // One kernel for one expression, its sizes and types.
 Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& device) {
@@ -46,7 +36,7 @@ Specialised specialise(const Graph& graph, const Node& node, const CudaDevice& d
   Specialised result;
   result.grid = grid_for(device, vectors, kThreads);
   using Which = Operands::Which;
-  const bool fixed = align_grid(result.grid, operands.innermost(), width);
+  const bool fixed = align_grid(result.grid, kThreads * width, operands.innermost());
   std::string parameters = operands.parameters(), set, stores;
   std::string loads = operands.loads(width, fixed ? Which::varying : Which::all);
   for (size_t k = 0; k < node.outputs.size(); ++k) {

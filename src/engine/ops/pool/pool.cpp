@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/ops/pointwise/operands.h"
 #include "engine/ops/pool/window.h"
 #include "engine/ops/support/gradients.h"
 #include "engine/ops/support/infer.h"
@@ -44,12 +45,25 @@ Shape output_shape(const PoolAttributes& a, const Shape& x) {
   return y;
 }
 
-std::vector<TensorType> infer_max(const Node& node, std::span<const TensorType> inputs) {
-  check_arity(node, inputs, 1, 1);
-  check_float("the input", inputs[0]);
+// What is pooled: the input, or the value of the expression.
+TensorType pooled_type(const Node& node, std::span<const TensorType> inputs) {
   const auto& a = node.as<PoolAttributes>();
-  const Shape y = output_shape(a, inputs[0].shape);
-  return {{y, inputs[0].dtype}, {y, pool_index_type(a)}};
+  if (!a.computes()) {
+    check_arity(node, inputs, 1, 1);
+    return inputs[0];
+  }
+  const Shape full = infer_operands(node, inputs);
+  for (const TensorType& t : inputs)
+    if (t.shape == full) return t;
+  fail(StatusCode::invalid_model, "no operand is as large as the value that is pooled");
+}
+
+std::vector<TensorType> infer_max(const Node& node, std::span<const TensorType> inputs) {
+  const TensorType x = pooled_type(node, inputs);
+  check_float("the input", x);
+  const auto& a = node.as<PoolAttributes>();
+  const Shape y = output_shape(a, x.shape);
+  return {{y, x.dtype}, {y, pool_index_type(a)}};
 }
 
 std::vector<TensorType> infer_max_backward(const Node& node, std::span<const TensorType> inputs) {
@@ -88,9 +102,24 @@ void for_each_element(const Shape& y, const Body& body) {
         for (int64_t c = 0; c < y.c; ++c) body(n, p, q, c);
 }
 
+// What is pooled, and its shape.
+std::vector<double> pooled_values(const ReferenceCall& call, Shape& shape) {
+  const auto& a = call.node.as<PoolAttributes>();
+  shape = call.input_shape(0);
+  if (!a.computes()) return *call.inputs[0];
+  std::vector<double> values;
+  for_each_element(call, [&](int64_t n, int64_t h, int64_t w, int64_t c, const std::vector<double>& value) {
+    values.push_back(value[0]);
+    shape = {n + 1, h + 1, w + 1, c + 1};  // the last one's place says how large it is
+  });
+  return values;
+}
+
 void reference_max(const ReferenceCall& call) {
   const auto& a = call.node.as<PoolAttributes>();
-  const Shape &xs = call.input_shape(0), &ys = call.output_shape(0);
+  Shape xs;
+  const std::vector<double> x = pooled_values(call, xs);
+  const Shape& ys = call.output_shape(0);
   const PoolAxis h = pool_height(a, xs, ys), w = pool_width(a, xs, ys);
   auto* index = wanted_output(call, 1);
   for_each_element(ys, [&](int64_t n, int64_t p, int64_t q, int64_t c) {
@@ -101,7 +130,7 @@ void reference_max(const ReferenceCall& call) {
       for (int64_t s = 0; s < a.kernel_w; ++s) {
         const int64_t ih = h.start(p) + r * a.dilation_h, iw = w.start(q) + s * a.dilation_w;
         if (ih < 0 || ih >= xs.h || iw < 0 || iw >= xs.w) continue;
-        const double v = (*call.inputs[0])[index_of(xs, n, ih, iw, c)];
+        const double v = x[index_of(xs, n, ih, iw, c)];
         if (any && !(v > best) && !std::isnan(v)) continue;
         best = v;
         where = r * a.kernel_w + s;
@@ -158,6 +187,8 @@ void gradient_max(GradientContext& context) {
   const TensorId dy = context.output_gradient(0);
   if (dy == kNoTensor || !is_wanted(context, 0)) return;
   const Node& node = context.node();
+  require(!node.as<PoolAttributes>().computes(), "{}: only passes after autodiff compute in a pool",
+          node.name);
   context.set_gradient(0, emit(context.builder(), Op::max_pool_backward, node.name,
                                {dy, node.outputs[1], node.inputs[0]}, node.attributes)[0]);
 }
@@ -173,9 +204,10 @@ void gradient_average(GradientContext& context) {
 }  // namespace
 
 std::string PoolAttributes::text() const {
-  return fmt::format("kernel={}x{} stride={}x{} dilation={}x{} pads={},{},{},{}{}{}", kernel_h, kernel_w,
+  return fmt::format("kernel={}x{} stride={}x{} dilation={}x{} pads={},{},{},{}{}{}{}", kernel_h, kernel_w,
                      stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left, pad_bottom, pad_right,
-                     ceil_mode ? " ceil" : "", count_include_pad ? " count_include_pad" : "");
+                     ceil_mode ? " ceil" : "", count_include_pad ? " count_include_pad" : "",
+                     computes() ? fmt::format(" of {}", expression.text()) : "");
 }
 
 const OpDefinition& max_pool_definition() {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/ops/op.h"
+#include "engine/ops/pointwise/expression_attributes.h"
 
 namespace ren {
 
@@ -13,10 +14,14 @@ namespace ren {
 // average_pool_backward: dy, x (shape only) -> dx. Windows that would begin beyond the input (ceil
 // mode) don't exist; with count_include_pad the divisor counts explicit padding, never the overhang
 // of ceil mode (PyTorch's rule). Global pooling is `reduce`.
-struct PoolAttributes final : Attributes {
+// A max_pool that computes, on GPUs only, pools the one value of an expression over its inputs, which is
+// never stored: one of them has the value's shape and type, the others repeat over samples and pixels.
+struct PoolAttributes final : ExpressionAttributes {
+  PoolAttributes() : ExpressionAttributes({}) {}
   int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   bool ceil_mode = false, count_include_pad = false;
+  bool computes() const { return !expression.outputs.empty(); }
   std::string text() const override;
 };
 // Output extent of one axis by PyTorch's rule.

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "engine/base/half.h"
+#include "engine/base/status.h"
 #include "engine/ops/pool/pool.h"
 #include "engine/ops/pool/window.h"
 #include "engine/ops/support/kernel.h"
@@ -214,10 +215,16 @@ std::unique_ptr<Kernel> bind_average_backward(const BindContext& context) {
   return kernel_of(k, average_backward_rows, k.xs);
 }
 
+NodeChoice prepare_max(const PrepareContext& context) {
+  if (context.node.as<PoolAttributes>().computes())
+    fail(StatusCode::unsupported, "a pool that computes what it pools has no kernel on CPUs");
+  return prepare_own(context);
+}
+
 }  // namespace
 
 const OpBackend& max_pool_cpu() {
-  static const OpBackend backend{prepare_own, bind_max};
+  static const OpBackend backend{prepare_max, bind_max};
   return backend;
 }
 

@@ -31,8 +31,8 @@ int power_of_two_in(int64_t value, int limit) {
   return width;
 }
 
-Operands::Operands(const Graph& graph, const Node& node)
-    : expression_(node.as<ExpressionAttributes>().expression), random_(expression_.uses_random()) {
+Operands::Operands(const Graph& graph, const Node& node, const Expression& expression)
+    : expression_(expression), random_(expression.uses_random()) {
   require(node.inputs.size() >= size_t(expression_.inputs) + random_, "{}: too few operands", node.name);
   for (int32_t i = 0; i < expression_.inputs; ++i) {
     const Tensor& t = graph.at(node.inputs[size_t(i)]);
@@ -109,6 +109,12 @@ int Operands::widest(int limit) const {
 
 size_t Operands::fixed() const {
   return size_t(std::count_if(operands_.begin(), operands_.end(), [](const Operand& o) { return o.fixed; }));
+}
+
+std::optional<size_t> Operands::only_varying() const {
+  if (fixed() + 1 != count()) return {};
+  const auto varies = [](const Operand& o) { return !o.fixed; };
+  return size_t(std::find_if(operands_.begin(), operands_.end(), varies) - operands_.begin());
 }
 
 std::string Operands::parameters() const {

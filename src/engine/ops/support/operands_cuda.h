@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +17,10 @@ namespace ren::cuda {
 // more channels, and at what offset. Everything becomes constants of the generated lines.
 class Operands {
  public:
-  // Of a pointwise node or a reduction.
-  Operands(const Graph& graph, const Node& node);
+  // Of a node's expression, or of one over the same operands; it must outlive this.
+  Operands(const Graph& graph, const Node& node)
+      : Operands(graph, node, node.as<ExpressionAttributes>().expression) {}
+  Operands(const Graph& graph, const Node& node, const Expression& expression);
 
   const Shape& full() const { return full_; }
   // The largest power of two, up to `limit`, that keeps every access inside one run of neighbours.
@@ -36,6 +39,8 @@ class Operands {
   // The statements of element e + v, and one text for each output.
   std::string evaluate(std::vector<std::string>& outputs) const;
   size_t fixed() const;  // how many operands are
+  // The operand that is no `fixed` one, where there is just one of these.
+  std::optional<size_t> only_varying() const;
   size_t count() const { return operands_.size(); }
   bool random() const { return random_; }  // the input after the operands is the random state
 
@@ -55,7 +60,7 @@ class Operands {
   std::string offset(const Operand& operand, std::string_view index) const;
   std::string guard(const Operand& operand, std::string_view index) const;
 
-  const Expression& expression_;  // the node's
+  const Expression& expression_;
   Shape full_;
   std::vector<int64_t> extents_;  // merged dimensions, outermost first
   std::vector<Operand> operands_;

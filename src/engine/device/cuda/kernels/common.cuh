@@ -174,6 +174,66 @@ __device__ inline float minimum(float a, float b) {
   return r;
 }
 
+// Words of one or two elements, compared without widening them. Masks are ones in the lanes that it holds for.
+template <typename T> struct Packed;
+template <> struct Packed<f32> {
+  static constexpr int kEach = 1;
+  static constexpr unsigned kLowest = 0xff800000u;  // minus infinity
+  static __device__ unsigned greater(unsigned a, unsigned b) {
+    return __uint_as_float(a) > __uint_as_float(b) ? ~0u : 0u;
+  }
+  static __device__ unsigned is_nan(unsigned a) { return __uint_as_float(a) != __uint_as_float(a) ? ~0u : 0u; }
+  static __device__ unsigned maximum(unsigned a, unsigned b) {
+    return __float_as_uint(::maximum(__uint_as_float(a), __uint_as_float(b)));
+  }
+};
+template <> struct Packed<f16> {
+  static constexpr int kEach = 2;
+  static constexpr unsigned kLowest = 0xfc00fc00u;
+  static __device__ unsigned greater(unsigned a, unsigned b) {
+    unsigned r;
+    asm("set.gt.u32.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+  }
+  static __device__ unsigned is_nan(unsigned a) {
+    unsigned r;
+    asm("set.nan.u32.f16x2 %0, %1, %1;" : "=r"(r) : "r"(a));
+    return r;
+  }
+  static __device__ unsigned maximum(unsigned a, unsigned b) {
+    unsigned r;
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+  }
+};
+template <> struct Packed<bf16> {
+  static constexpr int kEach = 2;
+  static constexpr unsigned kLowest = 0xff80ff80u;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  static __device__ unsigned greater(unsigned a, unsigned b) {
+    unsigned r;
+    asm("set.gt.u32.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+  }
+  static __device__ unsigned is_nan(unsigned a) {
+    unsigned r;
+    asm("set.nan.u32.bf16x2 %0, %1, %1;" : "=r"(r) : "r"(a));
+    return r;
+  }
+#else
+  static __device__ float low(unsigned a) { return __uint_as_float(a << 16); }
+  static __device__ float high(unsigned a) { return __uint_as_float(a & 0xffff0000u); }
+  static __device__ unsigned both(bool low, bool high) { return (low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u); }
+  static __device__ unsigned greater(unsigned a, unsigned b) { return both(low(a) > low(b), high(a) > high(b)); }
+  static __device__ unsigned is_nan(unsigned a) { return both(low(a) != low(a), high(a) != high(a)); }
+#endif
+  static __device__ unsigned maximum(unsigned a, unsigned b) {
+    unsigned r;
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+  }
+};
+
 // A sum that keeps its rounding error (Kahan): thousands of terms without drift.
 struct Sum {
   float value = 0.0f, lost = 0.0f;
