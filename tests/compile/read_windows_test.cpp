@@ -26,20 +26,6 @@ size_t windows(const Graph& graph) {
   return n;
 }
 
-// Two layers that see what came before them, as in DenseNet.
-Graph dense_block(int64_t growth = 16) {
-  ModelBuilder m(3, 6, 3);
-  const auto concat = [&](std::vector<TensorId> parts) {
-    return emit(m.builder, Op::concat, "concat" + std::to_string(parts.size()), std::move(parts),
-                std::make_shared<ConcatAttributes>(Axis::c))[0];
-  };
-  const TensorId a = m.conv(m.graph.input, 16, 3, 1);
-  const TensorId b = m.conv(m.relu(m.batch_norm(a)), growth, 3, 1);
-  const TensorId c = m.conv(m.relu(m.batch_norm(concat({a, b}))), growth, 3, 1);
-  const TensorId last = m.relu(m.batch_norm(concat({a, b, c})));
-  return m.finish(m.linear(m.global_mean(last), 4));
-}
-
 TEST(ReadWindows, TakesThePlaceOfSlices) {
   const auto graphs = graphs_after_passes(dense_block(), mixed_on_gpu());
   const Graph &before = graphs.at("spread_gradients"), &after = graphs.at("read_windows");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/ops/batch_norm/batch_norm.h"
+#include "engine/ops/concat/concat.h"
 #include "engine/ops/conv/conv.h"
 #include "engine/ops/gemm/gemm.h"
 #include "engine/ops/op.h"
@@ -65,6 +66,15 @@ class ModelBuilder {
     ExpressionBuilder e;
     return pointwise(next("mul"), {x, y}, e.finish({e.mul(e.input(0), e.input(1))}, 2));
   }
+  TensorId concat(std::vector<TensorId> parts) {
+    return emit(builder, Op::concat, next("concat"), std::move(parts),
+                std::make_shared<ConcatAttributes>(Axis::c))[0];
+  }
+  TensorId max_pool(TensorId x) {
+    auto a = std::make_shared<PoolAttributes>();
+    a->kernel_h = a->kernel_w = a->stride_h = a->stride_w = 2;
+    return emit(builder, Op::max_pool, next("max_pool"), {x}, a)[0];
+  }
   TensorId global_mean(TensorId x) {
     ExpressionBuilder e;
     const double area = double(graph.at(x).shape.h * graph.at(x).shape.w);
@@ -111,6 +121,17 @@ inline Graph residual_model(int64_t batch) {
   const TensorId joined = m.relu(m.add(m.multiply(outer, gate), stem));
   const TensorId frozen = m.relu(m.batch_norm(m.conv(joined, 5, 3, 2), false));
   return m.finish(m.linear(frozen, 4));
+}
+
+// Two layers that see what came before them, as in DenseNet.
+inline Graph dense_block(int64_t growth = 16, bool behind_pool = false) {
+  ModelBuilder m(3, behind_pool ? 12 : 6, 3);
+  const TensorId stem = m.conv(m.graph.input, 16, 3, 1);
+  const TensorId a = behind_pool ? m.max_pool(stem) : stem;
+  const TensorId b = m.conv(m.relu(m.batch_norm(a)), growth, 3, 1);
+  const TensorId c = m.conv(m.relu(m.batch_norm(m.concat({a, b}))), growth, 3, 1);
+  const TensorId last = m.relu(m.batch_norm(m.concat({a, b, c})));
+  return m.finish(m.linear(m.global_mean(last), 4));
 }
 
 }  // namespace ren::test

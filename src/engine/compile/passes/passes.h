@@ -46,7 +46,8 @@ void merge_pointwise(Graph& graph, const PassContext& context);
 // Gives the largest activations' memory back after forward where backward can write them again, in a
 // reduction that reads what they are made of.
 void recompute(Graph& graph, const PassContext& context);
-// Lets a convolution give, in passing, the sums that the normalisation right behind it needs.
+// Lets a convolution give, in passing, the sums that a normalisation behind it needs, also one behind a
+// concatenation.
 void sum_in_convolutions(Graph& graph, const PassContext& context);
 // Lets forward's expressions compute a normalisation's statistics from such sums, and joins what else is made
 // of them, for backward and the running statistics, in one node behind forward.
