@@ -72,5 +72,6 @@ shift
 exec "$here/bin/$program" "$@"
 RUN
 chmod +x "$work/gpu/run-gpu.sh"
-tar -C "$work" -cf - gpu | xz -T0 -6 >"$output"
+tar -C "$work" -cf - gpu | xz -T0 -6 >"$work/archive"
+mv "$work/archive" "$output"
 note "$output: $(du -h "$output" | cut -f1), ${#programs[@]} program(s)"
