@@ -18,7 +18,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kModels = 12;
 #else
-constexpr uint64_t kModels = 120;
+constexpr uint64_t kModels = 90;
 #endif
 
 struct Seeds {
@@ -177,6 +177,33 @@ std::string problem_of(const RandomModel& model, const TrainingSpec& spec, std::
     return e.what();
   }
   return "";
+}
+
+// Adds to the count of each pass that changes this model.
+void count_changes(const RandomModel& model, const TrainingSpec& spec,
+                   std::map<std::string, uint64_t>& changes) {
+  std::string before;
+  compile_variant(model.graph, spec, {Role::step, model.batches[0]},
+                  [&](std::string_view pass, const Graph& graph) {
+                    std::string text = to_string(graph);
+                    changes[std::string(pass)] += text != before;
+                    before = std::move(text);
+                  });
+}
+
+// The models are about every pass that only some of them change.
+TEST(RandomGraphs, EveryPassHasSomethingToDo) {
+  std::map<std::string, uint64_t> changes;
+  for (uint64_t seed = 0; seed < kModels; ++seed) {
+    const RandomModel model = random_model(seed);
+    count_changes(model, spec_of(model.graph, DeviceKind::cuda, Precision::fp16), changes);
+  }
+  for (const auto& [pass, count] : changes) {
+    RecordProperty(pass, int(count));
+    if (pass != "infer_mode" && pass != "rebatch") {
+      EXPECT_GE(count, kModels / 30) << pass;
+    }
+  }
 }
 
 TEST(RandomGraphs, EveryTargetAndPrecisionComputesTheSame) {

@@ -75,7 +75,7 @@ class Maker {
   }
 
   TensorId part(TensorId x) {
-    switch (below(24)) {
+    switch (below(27)) {
       case 0:
       case 1:
       case 2:
@@ -117,6 +117,12 @@ class Maker {
         return shared_convolution(x);
       case 22:
         return moved(x);
+      case 23:
+        return block_with_projection(x);
+      case 24:
+        return max_pool(m_.relu(convolution(x, channels(), any_form(x))), 2 + below(2), 2, 0);
+      case 25:
+        return max_pool(m_.relu(norm(convolution(x, channels(), any_form(x)))), 3, 2, 1);
       default:
         return spatially_gated(x);
     }
@@ -235,6 +241,17 @@ class Maker {
     TensorId projected = convolution(x, k, f);
     if (chance(80)) projected = norm(projected);
     return activation(m_.add(outer, projected));
+  }
+
+  // Of a ResNet, behind another block.
+  TensorId block_with_projection(TensorId x) {
+    const int64_t k = pick({8, 16, 24});
+    TensorId joined = x;
+    if (shape(x).c % 8 != 0 || chance(50)) joined = m_.relu(norm(convolution(x, k, {3, 1, 1, 1, 1, false})));
+    const TensorId inner = m_.relu(norm(convolution(joined, k, {1, 1, 0, 1, 1, false})));
+    const int64_t stride = pick({1, 2, 2});
+    const TensorId outer = norm(convolution(inner, 2 * k, {3, stride, 1, 1, 1, false}));
+    return m_.relu(m_.add(outer, norm(convolution(joined, 2 * k, {1, stride, 0, 1, 1, false}))));
   }
 
   TensorId gate_of(TensorId x) {
@@ -375,6 +392,15 @@ class Maker {
     return emit(m_.builder, max ? Op::max_pool : Op::average_pool, name("pool"), {x}, a)[0];
   }
 
+  TensorId max_pool(TensorId x, int64_t kernel, int64_t stride, int64_t padding) {
+    const Shape s = shape(x);
+    if (std::min(s.h, s.w) + 2 * padding < kernel) return x;
+    auto a = std::make_shared<PoolAttributes>();
+    a->kernel_h = a->kernel_w = kernel, a->stride_h = a->stride_w = stride;
+    a->pad_top = a->pad_left = a->pad_bottom = a->pad_right = padding;
+    return emit(m_.builder, Op::max_pool, name("pool"), {x}, a)[0];
+  }
+
   TensorId moved(TensorId x) {
     const Shape s = shape(x);
     if (chance(40) && s.c % 2 == 0) {
@@ -408,6 +434,9 @@ class Maker {
   Graph finish(const std::vector<TensorId>& heads) {
     Graph& graph = m_.graph;
     graph.outputs.insert(graph.outputs.begin(), {"logits", heads[0]});
+    if (chance(20))  // as when a pretrained network's first layers stay as they are
+      for (size_t i = 0; i + 2 < graph.parameters.size(); ++i)
+        graph.parameters[i].trainable = i > graph.parameters.size() / 2 || chance(40);
     for (size_t i = 1; i < heads.size(); ++i) graph.outputs.push_back({"auxiliary", heads[i]});
     verify(graph, "random_model");
     return graph;
