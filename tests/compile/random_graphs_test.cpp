@@ -124,6 +124,7 @@ struct Programs {
     for (const int64_t batch : model.batches) add(model, Role::step, batch);
     add(model, Role::accumulate, model.batches[0]);
     add(model, Role::evaluate, 2);
+    add(model, Role::evaluate, 1);
     add(model, Role::predict, 1);
     add(model, Role::predict, 2);
   }
