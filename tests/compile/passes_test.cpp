@@ -10,6 +10,7 @@
 #include "engine/compile/compile.h"
 #include "engine/compile/passes/passes.h"
 #include "engine/compile/reference.h"
+#include "engine/ops/batch_norm/from_sums.h"
 #include "engine/plan/liveness.h"
 #include "engine/plan/op_memory.h"
 #include "steps.h"
@@ -162,6 +163,18 @@ TEST(MergeReductions, ChangesNoResult) {
   expect_same_gradients(before, after, 0);
 }
 
+// A normalisation right behind another: the sums of the first need those of the second.
+TEST(MergeReductions, NotWhatTheFirstSumsGoInto) {
+  ModelBuilder m(3, 6, 3);
+  const TensorId x = m.relu(m.batch_norm(m.batch_norm(m.conv(m.graph.input, 8, 3, 1))));
+  TensorId sum = m.conv(x, 8, 3, 1);  // four readers: their gradients' sum is stored
+  for (int i = 0; i < 3; ++i) sum = m.add(sum, m.conv(x, 8, 3, 1));
+  const auto graphs = graphs_after_passes(m.finish(m.linear(m.global_mean(m.tanh(sum)), 4)), mixed_on_gpu());
+  const Graph &before = graphs.at("store_in_reductions"), &after = graphs.at("merge_reductions");
+  EXPECT_EQ(after.nodes.size(), before.nodes.size());
+  expect_same_gradients(before, after, 0);
+}
+
 // And one node makes of it what goes on into both branches.
 TEST(MergePointwise, ChangesNoResultAndTakesNoMemory) {
   const auto graphs = graphs_after_passes(block_with_projection(), mixed_on_gpu());
@@ -289,6 +302,28 @@ TEST(StatisticsFromSums, LayersKeepWhatIsTheirs) {
 }
 
 // Of a layer below all that is trained, nothing but the running statistics is wanted.
+// They move one after the other, which joined layers don't.
+TEST(StatisticsFromSums, NotWhereTwoLayersMoveTheSameStatistics) {
+  ModelBuilder m(3, 6, 3);
+  const TensorId once = m.batch_norm(m.conv(m.graph.input, 8, 3, 1));
+  const Node norm = m.graph.nodes.back();
+  std::vector<TensorId> inputs = norm.inputs;
+  inputs[0] = m.conv(m.relu(once), 8, 3, 1);
+  const TensorId again = emit(m.builder, Op::batch_norm, "again", inputs, norm.attributes)[0];
+  const TensorId other = m.batch_norm(m.conv(m.relu(again), 8, 3, 1));
+  const Graph graph =
+      compile_variant(m.finish(m.linear(m.global_mean(m.relu(other)), 4)), mixed_on_gpu(), {Role::step, 3});
+  const auto count = [&](Op op) {
+    return std::count_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return n.op == op; });
+  };
+  EXPECT_EQ(count(Op::batch_norm_statistics), 2);
+  ASSERT_EQ(count(Op::batch_norm_from_sums), 1);
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::batch_norm_from_sums) {
+      EXPECT_EQ(node.as<BatchNormFromSumsAttributes>().layers.size(), 1u);
+    }
+}
+
 TEST(StatisticsFromSums, ALayerThatBackwardDoesNotReachHasNoResults) {
   test::ModelBuilder m(3, 6, 3);
   const TensorId first = m.relu(m.batch_norm(m.conv(m.graph.input, 8, 3, 1)));

@@ -167,7 +167,8 @@ def train(run, batches, recipe, disturb=None, loss_scale=None):
                 results[f'step0/output/{name}'] = t.detach().clone()
             for name, p in run.parameters.items():
                 if p.grad is None:
-                    raise ValueError(f'{name} gets no gradient: the loss does not depend on it')
+                    raise ValueError(f'{name} gets no gradient: the loss does not depend on it; give the output that '
+                                     'it leads to a weight (outputs=, --outputs), or freeze it before exporting')
                 results[f'{bounds.GRADIENT}{name}'] = p.grad.clone()
         optimizer.step()
     for name, p in run.parameters.items():

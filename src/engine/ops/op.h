@@ -49,6 +49,10 @@ class GradientContext {
 
   virtual TensorId output_gradient(size_t output) = 0;  // kNoTensor when nothing flows in
   virtual bool wants(size_t input) const = 0;
+  // Has the input a value for each sample, also where the batch is one sample?
+  virtual bool is_per_sample(size_t input) const {
+    return node_.inputs[input] != kNoTensor && builder_.graph().at(node_.inputs[input]).shape.n > 1;
+  }
   virtual void set_gradient(size_t input, TensorId contribution) = 0;
 
  private:

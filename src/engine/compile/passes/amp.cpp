@@ -24,8 +24,8 @@ class Amp {
     nodes.swap(graph_.nodes);
     for (Node& node : nodes) {
       builder_.set_phase(node.phase);
-      set_outputs(node);
-      set_inputs(node);
+      const bool features = set_outputs(node);
+      set_inputs(node, features);
       graph_.nodes.push_back(std::move(node));
     }
   }
@@ -74,8 +74,12 @@ class Amp {
     if (per_sample_.count(from) != 0) per_sample_[to] = true;
   }
 
-  void set_outputs(Node& node) {
-    if (node.op == Op::view) return set_view(node);
+  // Whether the node makes features.
+  bool set_outputs(Node& node) {
+    if (node.op == Op::view) {
+      set_view(node);
+      return false;
+    }
     const bool features = makes_features(node);
     note_per_sample(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -88,6 +92,7 @@ class Amp {
       feature_[size_t(id)] = true;
     }
     set_attribute_types(node);
+    return features;
   }
 
   // FP32 values that vary with the sample ([N,1,1,C] sums, [N,H,W,1] statistics) and pointwise
@@ -123,13 +128,15 @@ class Amp {
     }
   }
 
-  // Kernels that take features take only 16-bit ones; weights come from A.
-  void set_inputs(Node& node) {
+  // Kernels that take features take only 16-bit ones; weights come from A. What moves other values, a piece
+  // of a parameter or FP32 gradients, leaves them as they are.
+  void set_inputs(Node& node, bool features) {
     switch (node.op) {
       case Op::conv:
       case Op::gemm:
       case Op::conv_backward_data:
       case Op::conv_backward_weights:
+        break;
       case Op::max_pool_backward:
       case Op::average_pool_backward:
       case Op::max_pool:
@@ -142,7 +149,8 @@ class Amp {
       case Op::permute:
       case Op::softmax:
       case Op::softmax_backward:
-        break;
+        if (features) break;
+        return;
       default:
         return;
     }

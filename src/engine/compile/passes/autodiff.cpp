@@ -2,6 +2,7 @@
 #include <set>
 
 #include "engine/base/status.h"
+#include "engine/compile/passes/expression_nodes.h"
 #include "engine/compile/passes/passes.h"
 #include "engine/ops/op.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -24,6 +25,7 @@ class Autodiff {
 
   void run() {
     mark_needed();
+    per_sample_ = values_per_sample(graph_);
     const size_t forward_nodes = graph_.nodes.size();
     for (size_t i = forward_nodes; i-- > 0;) visit(graph_.nodes[i]);
     for (size_t p = 0; p < graph_.parameters.size(); ++p) store_parameter_gradient(p);
@@ -40,6 +42,10 @@ class Autodiff {
     bool wants(size_t input) const override {
       const TensorId id = node().inputs[input];
       return id != kNoTensor && owner_.needed_[size_t(id)];
+    }
+    bool is_per_sample(size_t input) const override {
+      const TensorId id = node().inputs[input];
+      return id != kNoTensor && owner_.per_sample_[size_t(id)];
     }
     void set_gradient(size_t input, TensorId contribution) override {
       const TensorId id = node().inputs[input];
@@ -121,7 +127,7 @@ class Autodiff {
 
   Graph& graph_;
   GraphBuilder builder_;
-  std::vector<bool> needed_;
+  std::vector<bool> needed_, per_sample_;
   std::vector<std::vector<TensorId>> contributions_;
   std::set<TensorId> shared_;  // gradients that already have a slot
 };

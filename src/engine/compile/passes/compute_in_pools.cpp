@@ -16,7 +16,7 @@ constexpr int64_t kMostTimes = 4;
 
 class ComputeInPools {
  public:
-  explicit ComputeInPools(Graph& graph) : graph_(graph) {}
+  explicit ComputeInPools(Graph& graph) : graph_(graph), per_sample_(values_per_sample(graph)) {}
 
   void run() {
     for (Node& pool : graph_.nodes) {
@@ -74,7 +74,8 @@ class ComputeInPools {
     std::optional<TensorId> wide;
     for (const TensorId id : operands_of(node)) {
       const TensorType& t = graph_.at(id).type();
-      const bool repeats = t.shape.n == 1 && t.shape.h == 1 && t.shape.w == 1 && t.dtype != DType::b1;
+      const bool repeats = !per_sample_[size_t(id)] && t.shape.n == 1 && t.shape.h == 1 && t.shape.w == 1 &&
+                           t.dtype != DType::b1;
       if (!repeats && (wide || t != type)) return {};
       if (!repeats) wide = id;
     }
@@ -92,6 +93,7 @@ class ComputeInPools {
   }
 
   Graph& graph_;
+  const std::vector<bool> per_sample_;
 };
 
 }  // namespace

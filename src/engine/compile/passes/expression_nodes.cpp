@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/ops/gemm/gemm.h"
 #include "engine/ops/pointwise/operands.h"
 
 namespace ren {
@@ -11,6 +12,22 @@ namespace {
 template <typename Ids>
 bool contains(const Ids& ids, TensorId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+// Does it sum over the samples?
+bool joins_samples(const Node& node) {
+  switch (node.op) {
+    case Op::reduce:
+      return !node.as<ReduceAttributes>().n;
+    case Op::gemm:
+      return node.as<GemmAttributes>().transpose_a;
+    case Op::conv_backward_weights:
+    case Op::batch_norm_statistics:
+    case Op::cross_entropy:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -69,6 +86,20 @@ JointExpression join_expressions(const Node& first, const Node& second) {
   joint.first = results(first);
   joint.second = results(second);
   return joint;
+}
+
+std::vector<bool> values_per_sample(const Graph& graph) {
+  std::vector<bool> found(graph.tensors.size(), false);
+  if (graph.input == kNoTensor) return found;
+  found[size_t(graph.input)] = true;
+  for (const Node& node : graph.nodes) {
+    if (joins_samples(node)) continue;
+    const auto is_found = [&](TensorId id) { return id != kNoTensor && found[size_t(id)]; };
+    if (std::any_of(node.inputs.begin(), node.inputs.end(), is_found))
+      for (const TensorId id : node.outputs)
+        if (id != kNoTensor) found[size_t(id)] = graph.at(id).shape.n == graph.batch();
+  }
+  return found;
 }
 
 std::vector<Use> uses_of(Graph& graph, TensorId id) {

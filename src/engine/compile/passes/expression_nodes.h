@@ -52,6 +52,9 @@ bool reads_one_of(const Graph& graph, const Node& node, const std::vector<Tensor
 // come out alike.
 bool share_a_tensor(const Graph& graph, const Node& a, const Node& b, const Shape& full);
 
+// By tensor: is there one for each sample, which the shape doesn't tell where the batch is one sample?
+std::vector<bool> values_per_sample(const Graph& graph);
+
 // Who reads a tensor, and as which input.
 struct Use {
   Node* node;

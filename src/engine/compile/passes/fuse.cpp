@@ -65,6 +65,7 @@ class Fuse {
 
   void gather() {
     pinned_.assign(graph_.tensors.size(), false);
+    per_sample_ = values_per_sample(graph_);
     readers_.resize(graph_.tensors.size());
     for (const GraphOutput& o : graph_.outputs) pin(o.value);
     for (const Tensor& t : graph_.tensors)
@@ -76,11 +77,19 @@ class Fuse {
       for (const TensorId id : node.inputs) {
         if (id == kNoTensor) continue;
         // A narrow operand is cheap to store and dear to recompute for every element.
-        if (!full || graph_.at(id).shape != *full) pin(id);
+        if (!full || graph_.at(id).shape != *full || repeats(node, id)) pin(id);
         if (readers_[size_t(id)].empty() || readers_[size_t(id)].back() != i)
           readers_[size_t(id)].push_back(i);
       }
     }
+  }
+
+  // The same for all samples, for each of which the node computes something.
+  bool repeats(const Node& node, TensorId id) const {
+    const auto is_per_sample = [&](TensorId other) {
+      return other != kNoTensor && per_sample_[size_t(other)];
+    };
+    return !is_per_sample(id) && std::any_of(node.inputs.begin(), node.inputs.end(), is_per_sample);
   }
 
   void pin(TensorId id) { pinned_[size_t(graph_.storage(id))] = true; }
@@ -266,7 +275,7 @@ class Fuse {
 
   Graph& graph_;
   const int64_t heavy_prim_bytes_;  // what evaluating one expensive primitive costs
-  std::vector<bool> pinned_;
+  std::vector<bool> pinned_, per_sample_;
   std::vector<std::vector<size_t>> readers_;
   std::map<TensorId, Definition> definitions_;
   std::map<std::ptrdiff_t, Rebuilt> rebuilt_;

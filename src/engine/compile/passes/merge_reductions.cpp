@@ -37,7 +37,9 @@ class MergeReductions {
   std::optional<size_t> find_other(size_t first) const {
     const Node& node = graph_.nodes[first];
     const Shape full = full_shape(node);
-    std::vector<TensorId> written;  // between the two, and so not there yet at the first
+    // Not there yet at the first: its sums, and what is written between the two.
+    const auto sums = node.as<ReduceAttributes>().reduced();
+    std::vector<TensorId> written(node.outputs.begin(), node.outputs.begin() + std::ptrdiff_t(sums));
     for (size_t i = first + 1; i < graph_.nodes.size() && i <= first + kNear; ++i) {
       const Node& other = graph_.nodes[i];
       if (is_candidate(other) && full_shape(other) == full && !reads_one_of(graph_, other, written) &&

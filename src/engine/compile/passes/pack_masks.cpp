@@ -43,9 +43,9 @@ class PackMasks {
       const Node& node = graph_.nodes[i];
       if (node.phase != Phase::backward || !takes_expression(node)) continue;
       const auto reads = operands_of(node);
+      if (std::count(reads.begin(), reads.end(), value) != 1) continue;
       const auto at = std::find(reads.begin(), reads.end(), value);
-      if (at != reads.end() && asks_for_sign_alone(expression_of(node), int32_t(at - reads.begin())))
-        found.push_back(i);
+      if (asks_for_sign_alone(expression_of(node), int32_t(at - reads.begin()))) found.push_back(i);
     }
     return found;
   }

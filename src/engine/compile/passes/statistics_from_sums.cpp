@@ -65,7 +65,7 @@ class StatisticsFromSums {
     std::vector<Node> layers;
     std::set<TensorId> means;
     for (const Node& node : graph_.nodes)
-      if (has_sums(node) && inline_in_forward(node)) {
+      if (has_sums(node) && !shares_running_statistics(node) && inline_in_forward(node)) {
         layers.push_back(node);
         means.insert(node.outputs[0]);
       }
@@ -86,6 +86,15 @@ class StatisticsFromSums {
   bool is_read(TensorId id) const {
     return std::any_of(graph_.nodes.begin(), graph_.nodes.end(),
                        [&](const Node& node) { return reads(node, id); });
+  }
+
+  // Two layers that move the same running statistics move them one after the other; joined, all move at once.
+  bool shares_running_statistics(const Node& statistics) const {
+    const TensorId mean = statistics.inputs[kRunningMean];
+    const auto moves = [&](const Node& node) {
+      return node.op == Op::batch_norm_statistics && node.inputs[kRunningMean] == mean;
+    };
+    return mean != kNoTensor && std::count_if(graph_.nodes.begin(), graph_.nodes.end(), moves) > 1;
   }
 
   // False, and nothing changed, where something else than an expression needs the statistics in forward.

@@ -23,10 +23,10 @@ struct Mask {
   auto operator<=>(const Mask&) const = default;
 };
 
-Mask kept_by(const Shape& operand, const Shape& full) {
+Mask kept_by(const Shape& operand, const Shape& full, bool per_sample) {
   const auto keeps = [](int64_t a, int64_t b) { return a == b && b != 1; };
-  return {keeps(operand.n, full.n), keeps(operand.h, full.h), keeps(operand.w, full.w),
-          keeps(operand.c, full.c)};
+  return {(per_sample && operand.n == full.n) || keeps(operand.n, full.n), keeps(operand.h, full.h),
+          keeps(operand.w, full.w), keeps(operand.c, full.c)};
 }
 
 class OperandGradients {
@@ -46,10 +46,10 @@ class OperandGradients {
     for (int i = 0; i < int(wanted_.size()); ++i) {
       if (is_constant(derivative_, size_t(i), 0) || passes_through(i)) continue;
       const Shape& shape = operand(i).shape;
-      if (shape == full_)
+      if (shape == full_ && !repeats(i))
         same_shape.push_back(i);
       else
-        narrow[kept_by(shape, full_)].push_back(i);
+        narrow[kept_by(shape, full_, is_per_sample(i))].push_back(i);
     }
     if (!same_shape.empty()) emit_same_shape(same_shape);
     for (const auto& [mask, members] : narrow) emit_sums(mask, members);
@@ -61,12 +61,19 @@ class OperandGradients {
   DType gradient_type(int i) const {
     return is_parameter(context_.graph(), operand_id(i)) ? DType::f32 : operand(i).dtype;
   }
+  bool is_per_sample(int i) const { return context_.is_per_sample(size_t(wanted_[size_t(i)])); }
+  // One value for all samples, also where there is one: variants of all batch sizes must come out alike.
+  bool repeats(int i) const {
+    for (size_t k = 0; k < context_.node().inputs.size(); ++k)
+      if (context_.is_per_sample(k)) return !is_per_sample(i);
+    return false;
+  }
   void set(int i, TensorId gradient) { context_.set_gradient(size_t(wanted_[size_t(i)]), gradient); }
 
   // The gradient of a sum's operand is the incoming one itself.
   bool passes_through(int i) {
     const ExprNode& node = derivative_.nodes[size_t(derivative_.outputs[size_t(i)])];
-    if (node.prim != Prim::input) return false;
+    if (node.prim != Prim::input || repeats(i)) return false;
     const TensorId source = operands_[size_t(node.index)];
     const Tensor& t = context_.graph().at(source);
     if (t.shape != operand(i).shape || t.dtype != gradient_type(i)) return false;
