@@ -18,7 +18,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kModels = 12;
 #else
-constexpr uint64_t kModels = 90;
+constexpr uint64_t kModels = 80;
 #endif
 
 struct Seeds {

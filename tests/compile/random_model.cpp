@@ -23,6 +23,7 @@ constexpr int64_t kMostChannels = 48;
 struct ConvForm {
   int64_t kernel = 1, stride = 1, padding = 0, dilation = 1, groups = 1;
   bool bias = false;
+  int64_t row_stride = 0;  // 0: the stride
 };
 
 class Maker {
@@ -30,7 +31,7 @@ class Maker {
   explicit Maker(uint64_t seed)
       : draw_(seed, 6, 0),
         one_pixel_norms_(chance(30)),
-        m_(kBatch, pick({1, 5, 7, 8, 9, 9, 11, 12}), pick({1, 3, 3, 3, 4, 8})) {}
+        m_(kBatch, pick({1, 5, 7, 7, 8, 9, 9}), pick({1, 3, 3, 3, 4, 8})) {}
 
   RandomModel run() {
     values_.push_back(m_.graph.input);
@@ -155,7 +156,8 @@ class Maker {
 
   TensorId convolve(TensorId x, TensorId w, TensorId b, const ConvForm& f) {
     auto a = std::make_shared<ConvAttributes>();
-    a->stride_h = a->stride_w = f.stride;
+    a->stride_h = f.row_stride == 0 ? f.stride : f.row_stride;
+    a->stride_w = f.stride;
     a->pad_top = a->pad_left = a->pad_bottom = a->pad_right = f.padding;
     a->dilation_h = a->dilation_w = f.dilation;
     a->groups = f.groups;
@@ -249,9 +251,9 @@ class Maker {
     TensorId joined = x;
     if (shape(x).c % 8 != 0 || chance(50)) joined = m_.relu(norm(convolution(x, k, {3, 1, 1, 1, 1, false})));
     const TensorId inner = m_.relu(norm(convolution(joined, k, {1, 1, 0, 1, 1, false})));
-    const int64_t stride = pick({1, 2, 2});
-    const TensorId outer = norm(convolution(inner, 2 * k, {3, stride, 1, 1, 1, false}));
-    return m_.relu(m_.add(outer, norm(convolution(joined, 2 * k, {1, stride, 0, 1, 1, false}))));
+    const int64_t stride = pick({1, 2, 2}), rows = pick({0, 0, 1, 3});
+    const TensorId outer = norm(convolution(inner, 2 * k, {3, stride, 1, 1, 1, false, rows}));
+    return m_.relu(m_.add(outer, norm(convolution(joined, 2 * k, {1, stride, 0, 1, 1, false, rows}))));
   }
 
   TensorId gate_of(TensorId x) {
@@ -264,7 +266,15 @@ class Maker {
     const TensorId inner = activation(m_.linear(mean, 8));
     return unary(ren::activation("HardSigmoid"), m_.linear(inner, s.c));
   }
+  // Scaled and shifted by halves of what the pooled values give.
+  TensorId modulated(TensorId x) {
+    const int64_t c = shape(x).c;
+    const TensorId both = convolution(m_.global_mean(x), 2 * c, {1, 1, 0, 1, 1, true});
+    return m_.add(m_.multiply(x, slice(both, Axis::c, 0, c)), slice(both, Axis::c, c, c));
+  }
+
   TensorId gated(TensorId x) {
+    if (chance(20)) return modulated(x);
     const TensorId gate = gate_of(x);
     return chance(50) ? m_.multiply(x, gate) : m_.multiply(gate, x);
   }
