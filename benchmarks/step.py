@@ -52,6 +52,8 @@ def main():
     parser.add_argument("--program", nargs="+", default=[ROOT / "build/release/bin/renaissance"],
                         help="how to call renaissance")
     a = parser.parse_args()
+    if a.precision == "tf32" and not a.device.startswith("cuda"):
+        parser.error("--precision tf32: there is none on a CPU; take --device cuda")
     modes = a.mode.split(",") if a.device.startswith("cuda") else ["eager"]
 
     with tempfile.TemporaryDirectory() as folder:

@@ -133,6 +133,8 @@ def parse():
     parser.add_argument("--program", nargs="+", default=[ROOT / "build/release/bin/renaissance"],
                         help="how to call renaissance")
     a = parser.parse_args()
+    if a.precision == "tf32" and not a.device.startswith("cuda"):
+        parser.error("--precision tf32: there is none on a CPU; take --device cuda")
     a.parts = a.parts.split(",")
     if unknown := set(a.parts) - set(PARTS):
         parser.error(f"--parts: {', '.join(sorted(unknown))} is none of {', '.join(PARTS)}")

@@ -156,6 +156,28 @@ TEST(Derivative, ReadsTheOutputWhereThatIsCheaper) {
   EXPECT_EQ(differentiate(activation("Relu"), std::vector<int>{0}).text(), "y0 = select(less(0, x1), x2, 0)");
 }
 
+// Kept in 16 bits, what lies at a bound of 0.1 is 0.10009766 in BF16 and 0.099975586 in FP16: beyond it.
+TEST(Derivative, OfABoundThat16BitsDoNotHoldReadsTheInput) {
+  const auto reads = [](Prim prim, double bound) {
+    ExpressionBuilder e;
+    const Expression clip = e.finish({e.apply(prim, e.input(0), e.constant(bound))}, 1);
+    std::vector<int32_t> kept;
+    compact_inputs(differentiate(clip, std::vector<int>{0}), kept);
+    return kept[0];  // 0: the input, 1: the output
+  };
+  for (const Prim prim : {Prim::max, Prim::min}) {
+    for (const double bound : {0.0, 0.5, 1.0, -1.0, 3.0, 6.0, 6.1035156250e-05, 65280.0})
+      EXPECT_EQ(reads(prim, bound), 1) << bound;
+    for (const double bound : {0.1, -0.1, 0.7, 257.0, 3.0517578125e-05, 131072.0, 1e30})
+      EXPECT_EQ(reads(prim, bound), 0) << bound;
+  }
+  ExpressionBuilder e;
+  const Expression clip = e.finish({e.maximum(e.input(0), e.constant(0.1))}, 1);
+  const Expression derivative = differentiate(clip, std::vector<int>{0});
+  EXPECT_EQ(outputs_of(derivative, {0.05, 0.10009766, 1})[0], 0);
+  EXPECT_EQ(outputs_of(derivative, {0.2, 0.2, 1})[0], 1);
+}
+
 TEST(Derivative, OfWhatDoesNotDependOnTheInputIsZero) {
   ExpressionBuilder e;
   const Expression expression = e.finish({e.less(e.input(0), e.input(1)), e.input(1)}, 2);

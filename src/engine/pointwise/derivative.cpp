@@ -8,6 +8,14 @@
 namespace ren {
 namespace {
 
+// Is the value the same in FP16 and BF16? Eight significant bits, within FP16's normal range.
+bool exact_in_16_bits(double value) {
+  if (value == 0) return true;
+  int exponent = 0;
+  const double bits = std::frexp(value, &exponent) * 256;
+  return bits == std::trunc(bits) && exponent > -14 && exponent <= 16;
+}
+
 // Reverse mode over the nodes of one expression. `x` are the values of the nodes while going
 // forward: an output's is the input y that holds it, everything else is computed again.
 class Derivative {
@@ -139,8 +147,12 @@ class Derivative {
   void extremum(const ExprNode& n, Value g, Value y, Value x, Value z, bool largest) {
     const auto wins = [&](Value a, Value b) { return largest ? e_.less(b, a) : e_.less(a, b); };
     const Value zero = e_.constant(0);
-    if (source_.nodes[size_t(n.b)].prim == Prim::constant) {  // the builder puts constants second
-      accumulate(n.a, e_.select(wins(output_number_of(n) >= 0 ? y : x, z), g, zero));
+    const ExprNode& bound = source_.nodes[size_t(n.b)];
+    if (bound.prim == Prim::constant) {  // the builder puts constants second
+      // An output may be kept in 16 bits. Where the bound isn't one of their values, what lies at it is
+      // rounded to beyond it, and looks as if it had won.
+      const bool by_output = output_number_of(n) >= 0 && exact_in_16_bits(bound.value);
+      accumulate(n.a, e_.select(wins(by_output ? y : x, z), g, zero));
       return;
     }
     const Value tie = e_.select(e_.apply(Prim::equal, x, z), e_.mul(g, e_.constant(0.5)), zero);
