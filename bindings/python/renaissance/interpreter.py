@@ -353,8 +353,14 @@ class Interpreter:
         return bool(attributes.get('training_mode', 0)) or (self.opset < 14 and len(node.output) == 5)
 
     def batch_norm(self, node, attributes, inputs, training, statistics):
-        """statistics: (first output, mean or variance initializer) -> running value, read and updated."""
-        keys = [(node.output[0], name) for name in node.input[3:5]]
+        """statistics: (owner, mean or variance initializer) -> running value, read and updated.
+
+        A module that is used twice moves its statistics twice: they belong to their initializers. An optimiser
+        that merges initializers of equal value ties statistics of a fresh network to scale and bias, and to each
+        other: those belong to their node, named by its first output.
+        """
+        merged = set(node.input[3:5]) & set(node.input[1:3])
+        keys = [(node.output[0] if merged else '', name) for name in node.input[3:5]]
         mean, var = (statistics.get(key, value).detach().clone() for key, value in zip(keys, inputs[3:5]))
         training = training and (self.is_marked(node, attributes) or not self.marked)
         y = F.batch_norm(inputs[0], mean, var, inputs[1], inputs[2], training,

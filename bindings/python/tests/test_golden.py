@@ -128,6 +128,25 @@ class GoldenTest(unittest.TestCase):
             self.assertLess(difference(by_module[key], value), 1e-6, key)
         self.assertEqual({**meta, 'torch_fp32_error': ''}, {**other, 'torch_fp32_error': ''})
 
+    def test_statistics_of_a_layer_used_twice_move_twice(self):
+        class Twice(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Conv2d(3, 8, 3, bias=False), nn.Conv2d(8, 8, 3, bias=False)
+                self.bn, self.fc = nn.BatchNorm2d(8), nn.Linear(8, 4)
+
+            def forward(self, x):
+                return self.fc(self.bn(self.b(self.bn(self.a(x)).relu())).relu().mean((2, 3)))
+        net = Twice()
+        renaissance.export(net, torch.randn(2, 3, 9, 9), self.model)
+        goldens = []
+        for module in (net, None):
+            renaissance.record_golden(self.model, self.out, module, lr=1e-3, say=None)
+            goldens.append(read(self.out)[0])
+        for name in ('running_mean', 'running_var'):
+            key = f'step2/buffer/bn.{name}'
+            self.assertLess(difference(goldens[0][key], goldens[1][key]), 1e-6, key)
+
     def test_frozen_layer(self):
         net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3),
                             nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
