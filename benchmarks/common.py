@@ -12,6 +12,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PRECISIONS = ["fp32", "tf32", "fp16", "bf16"]  # tf32: on a GPU alone
 
 
+def parse_args(parser):
+    """The arguments, of which --device has --precision."""
+    a = parser.parse_args()
+    if a.precision == "tf32" and not a.device.startswith("cuda"):
+        parser.error("--precision tf32: there is none on a CPU; take --device cuda")
+    return a
+
+
 def json_lines(command):
     """What a program prints as JSON, a value a line. Its errors go to standard error; failing ends this one."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import PRECISIONS, ROOT, export
+from common import PRECISIONS, ROOT, export, parse_args
 
 PEER = ROOT / "benchmarks/peers/pytorch_step.py"
 
@@ -51,9 +51,7 @@ def main():
     parser.add_argument("--windows", type=int, default=5, help="windows a run")
     parser.add_argument("--program", nargs="+", default=[ROOT / "build/release/bin/renaissance"],
                         help="how to call renaissance")
-    a = parser.parse_args()
-    if a.precision == "tf32" and not a.device.startswith("cuda"):
-        parser.error("--precision tf32: there is none on a CPU; take --device cuda")
+    a = parse_args(parser)
     modes = a.mode.split(",") if a.device.startswith("cuda") else ["eager"]
 
     with tempfile.TemporaryDirectory() as folder:

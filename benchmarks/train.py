@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 
-from common import PRECISIONS, ROOT, export, json_lines, unpack
+from common import PRECISIONS, ROOT, export, json_lines, parse_args, unpack
 
 PEER = ROOT / "benchmarks/peers/torchvision_train.py"
 PARTS = ["resident", "files", "packed", "cached", "eager", "compile"]
@@ -132,9 +132,7 @@ def parse():
     parser.add_argument("--peer-batches", type=int, default=60, help="batches of the peer that are")
     parser.add_argument("--program", nargs="+", default=[ROOT / "build/release/bin/renaissance"],
                         help="how to call renaissance")
-    a = parser.parse_args()
-    if a.precision == "tf32" and not a.device.startswith("cuda"):
-        parser.error("--precision tf32: there is none on a CPU; take --device cuda")
+    a = parse_args(parser)
     a.parts = a.parts.split(",")
     if unknown := set(a.parts) - set(PARTS):
         parser.error(f"--parts: {', '.join(sorted(unknown))} is none of {', '.join(PARTS)}")

@@ -192,8 +192,8 @@ def record_peer(model_path, golden_path, path, *, precision, device='cpu', repla
     device     'cpu' or 'cuda' (or 'cuda:1'): where PyTorch computes. Its kernels differ, so take the
                device that the engine is verified on.
     replays    at least 1: the first with the weights as they are, further ones with weights disturbed by
-               half a unit in the last place of the precision (relative 2^-12 in fp16 and tf32, 2^-9 in bf16). The largest
-               error of each tensor counts. One replay is one draw of what rounding does.
+               half a unit in the last place of the precision (relative 2^-12 in fp16 and tf32, 2^-9 in
+               bf16). The largest error of each tensor counts. One replay is one draw of what rounding does.
 
     Nothing is written when the model has an operator that the interpreter doesn't know
     (NotImplementedError), the files don't fit, or all loss scales overflow (ValueError).

@@ -46,12 +46,7 @@ class ComputeInPools {
 
   // A shape that is looked at is no reading.
   bool is_read_by_one(TensorId value) const {
-    const Tensor& t = graph_.at(value);
-    if (t.keep || t.region != Region::F) return false;
-    for (const GraphOutput& o : graph_.outputs)
-      if (graph_.storage(o.value) == value) return false;
-    for (const Tensor& other : graph_.tensors)
-      if (other.alias_of == value) return false;
+    if (is_seen_otherwise(graph_, value) || graph_.at(value).region != Region::F) return false;
     int readers = 0;
     for (const Node& node : graph_.nodes)
       for (size_t k = 0; k < node.inputs.size(); ++k)

@@ -125,17 +125,22 @@ Shape full_shape_of(const Graph& graph, const Node& node) {
   return full_shape(shapes, node.as<ExpressionAttributes>());
 }
 
-template <typename T>
-AttributesPtr with_view_as(const Use& use, const OperandView& view) {
-  auto attributes = std::make_shared<T>(use.node->as<T>());
-  attributes->views.resize(size_t(attributes->expression.inputs));
-  attributes->views[use.input] = view;
-  return attributes;
+std::shared_ptr<ExpressionAttributes> copy_attributes(const Node& node) {
+  switch (node.op) {
+    case Op::pointwise:
+      return std::make_shared<PointwiseAttributes>(node.as<PointwiseAttributes>());
+    case Op::max_pool:
+      return std::make_shared<PoolAttributes>(node.as<PoolAttributes>());
+    default:
+      return std::make_shared<ReduceAttributes>(node.as<ReduceAttributes>());
+  }
 }
 
-AttributesPtr with_view(const Use& use, const OperandView& view) {
-  return use.node->op == Op::pointwise ? with_view_as<PointwiseAttributes>(use, view)
-                                       : with_view_as<ReduceAttributes>(use, view);
+void set_view(const Use& use, const OperandView& view) {
+  auto attributes = copy_attributes(*use.node);
+  attributes->views.resize(size_t(attributes->expression.inputs));
+  attributes->views[use.input] = view;
+  use.node->attributes = std::move(attributes);
 }
 
 }  // namespace ren

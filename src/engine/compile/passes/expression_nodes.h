@@ -68,8 +68,11 @@ bool is_seen_otherwise(const Graph& graph, TensorId id);
 // The full shape of a node that computes an expression, its views taken into account.
 Shape full_shape_of(const Graph& graph, const Node& node);
 
-// The node's attributes with that view of an operand.
-AttributesPtr with_view(const Use& use, const OperandView& view);
+// Of a node that computes an expression, to be changed: nodes share theirs.
+std::shared_ptr<ExpressionAttributes> copy_attributes(const Node& node);
+
+// Lets the node read that operand so; takes_views() holds for it.
+void set_view(const Use& use, const OperandView& view);
 
 // Two nodes' expressions over their joint operands.
 struct JointExpression {

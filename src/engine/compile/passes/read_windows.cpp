@@ -55,7 +55,7 @@ class ReadWindows {
   void apply(const Node& slice, const std::vector<Use>& uses) {
     const auto& a = slice.as<SliceAttributes>();
     for (const Use& use : uses) {
-      use.node->attributes = with_view(use, {1, 1, a.begin, a.count});
+      set_view(use, {1, 1, a.begin, a.count});
       use.node->inputs[use.input] = slice.inputs[0];
     }
   }

@@ -3,9 +3,9 @@
 #include <optional>
 #include <vector>
 
+#include "engine/compile/passes/expression_nodes.h"
 #include "engine/compile/passes/passes.h"
 #include "engine/ir/builder.h"
-#include "engine/ops/pointwise/pointwise.h"
 
 namespace ren {
 namespace {
@@ -45,11 +45,7 @@ class ReluBehindPools {
   // The max pool that alone reads the ReLU's value and has fewer.
   std::optional<size_t> pool_behind(size_t relu) const {
     const TensorId value = graph_.nodes[relu].outputs[0];
-    if (graph_.at(value).keep || is_one_pass_with_others(graph_.nodes[relu].inputs[0])) return {};
-    for (const GraphOutput& o : graph_.outputs)
-      if (o.value == value) return {};
-    for (const Tensor& t : graph_.tensors)
-      if (t.alias_of == value) return {};
+    if (is_seen_otherwise(graph_, value) || is_one_pass_with_others(graph_.nodes[relu].inputs[0])) return {};
     std::optional<size_t> reader;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const auto& inputs = graph_.nodes[i].inputs;

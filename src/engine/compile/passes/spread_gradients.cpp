@@ -64,7 +64,7 @@ class SpreadGradients {
     const Shape& grid = graph_.at(convolution.inputs[0]).shape;
     Shape& shape = graph_.at(convolution.outputs[0]).shape;
     shape.h = grid.h, shape.w = grid.w;
-    for (const Use& use : uses) use.node->attributes = with_view(use, by);
+    for (const Use& use : uses) set_view(use, by);
   }
 
   Graph& graph_;

@@ -29,13 +29,6 @@ Node expression_of_sums(const Graph& graph, const Node& statistics) {
   return node;
 }
 
-template <typename T>
-AttributesPtr with_expression(const T& old, Expression expression) {
-  auto attributes = std::make_shared<T>(old);
-  attributes->expression = std::move(expression);
-  return attributes;
-}
-
 // `reader` with what it reads of `inner` computed by itself.
 Node with_inlined(const Node& inner, const Node& reader) {
   JointExpression joint = join_expressions(inner, reader);
@@ -43,17 +36,9 @@ Node with_inlined(const Node& inner, const Node& reader) {
   node.inputs = joint.operands;
   node.inputs.insert(node.inputs.end(), reader.inputs.begin() + expression_of(reader).inputs,
                      reader.inputs.end());
-  Expression expression = joint.finish(joint.second);
-  switch (reader.op) {
-    case Op::pointwise:
-      node.attributes = with_expression(reader.as<PointwiseAttributes>(), std::move(expression));
-      break;
-    case Op::max_pool:
-      node.attributes = with_expression(reader.as<PoolAttributes>(), std::move(expression));
-      break;
-    default:
-      node.attributes = with_expression(reader.as<ReduceAttributes>(), std::move(expression));
-  }
+  auto attributes = copy_attributes(reader);
+  attributes->expression = joint.finish(joint.second);
+  node.attributes = std::move(attributes);
   return node;
 }
 

@@ -122,7 +122,7 @@ class SumInConvolutions {
       sums.push_back(of_part.sums);
       squares.push_back(of_part.squares);
     }
-    const Node concatenation = *writer(id);
+    const Node& concatenation = *writer(id);
     const ChannelSums whole = tensors_for(id, concatenation.name);
     add(before, concatenation.name, Op::concat, sums, {whole.sums}, concatenation.attributes);
     add(before, concatenation.name, Op::concat, squares, {whole.squares}, concatenation.attributes);

@@ -10,6 +10,7 @@
 #include "engine/base/half.h"
 #include "engine/device/cuda/launch.h"
 #include "engine/ops/pool/pool.h"
+#include "engine/ops/support/extents_cuda.h"
 #include "engine/ops/support/operands_cuda.h"
 #include "engine/pointwise/cuda_source.h"
 
@@ -32,8 +33,6 @@ struct Specialised {
   Grid grid;
   int64_t numbers = 0;  // of pieces of work for one thread
 };
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // What a thread may hold at once: registers of taps forward, windows of 6 registers backward.
 constexpr int64_t kMostTapWords = 64, kMostWindows = 9, kMostCovered = 16;
