@@ -763,8 +763,8 @@ typedef struct ren_verify_options {
   const char* device; /* as in ren_trainer_options */
   double
       tolerance; /* 0: 1e-4 in FP32, 3e-2 in FP16 and TF32, 1e-1 in BF16; scales all bounds (docs/cli.md) */
-  /* A file with PyTorch's own errors under autocast (docs/cli.md), for FP16 and BF16 alone; NULL: none.
-   * A number passes then within the tolerance (0: 3e-2 in BF16, too), its bounds not widened for 16 bits,
+  /* A file with PyTorch's own errors (docs/cli.md) in FP16, BF16 or TF32, not in FP32; NULL: none.
+   * A number passes then within the tolerance (0: 3e-2 in BF16, too), its bounds not widened for fewer bits,
    * or within twice PyTorch's error. INVALID_DATA for another case's, another precision's or an incomplete
    * one. */
   const char* peer;

@@ -206,9 +206,10 @@ void add_verify(CLI::App& app, int& exit_code) {
       "Scales the bounds; default: 1e-4 in fp32, 3e-2 in fp16 and tf32, 1e-1 in bf16 (3e-2 with --peer)",
       false);
   command
-      ->add_option("--peer", state->peer,
-                   "PyTorch's own errors in 16 bits, a file of `python -m renaissance autocast`: a number "
-                   "passes within the tolerance (gradients get no more then) or within twice PyTorch's error")
+      ->add_option(
+          "--peer", state->peer,
+          "PyTorch's own errors in 16 bits or TF32, a file of `python -m renaissance autocast`: a number "
+          "passes within the tolerance (gradients get no more then) or within twice PyTorch's error")
       ->type_name("FILE");
   add_output(*command, state->output, false);
   command->footer(
